@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -261,6 +262,11 @@ func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label strin
 // writerPatience is how long a pod that is being deleted counts as a writer: one whose node is gone never ends.
 const writerPatience = 2 * time.Minute
 
+// Abandoned reports whether a pod that is being deleted counts no more. It is by when that was asked first.
+func (c *Cluster) Abandoned(pod types.UID, now time.Time) bool {
+	return c.deletions.Since(pod, now) > writerPatience
+}
+
 // Writers returns the names of the Jobs whose pods hold both claims of a Transfer and may still write.
 func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now time.Time) ([]string, error) {
 	pods := &corev1.PodList{}
@@ -276,7 +282,7 @@ func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now 
 		job := metav1.GetControllerOf(pod)
 		if job == nil || job.Kind != "Job" || !attempt.IsName(transfer.Name, job.Name) ||
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-			pod.DeletionTimestamp != nil && c.deletions.Since(pod.UID, now) > writerPatience {
+			pod.DeletionTimestamp != nil && c.Abandoned(pod.UID, now) {
 			continue
 		}
 		jobs = append(jobs, job.Name)

@@ -22,6 +22,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/quota"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -74,11 +75,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading DataQuota %s: %w", request.NamespacedName, err)
 	}
-	held, err := r.held(ctx, request.Namespace)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	hard := quota.AmountsOf(object.Spec.Hard)
+	var held []quota.Held
+	if len(hard) > 0 {
+		if held, err = r.held(ctx, request.Namespace); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	used := quota.Used(hard, held)
 	before := object.DeepCopy()
 	object.Status.ObservedGeneration = object.Generation
@@ -97,10 +100,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // held is all that objects of a namespace hold.
 func (r *Reconciler) held(ctx context.Context, namespace string) ([]quota.Held, error) {
 	transfers, deliveries, queues := &v1alpha1.TransferList{}, &v1alpha1.DeliveryList{}, &v1alpha1.QueueList{}
-	for _, list := range []client.ObjectList{transfers, deliveries, queues} {
-		err := r.options.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return nil, fmt.Errorf("listing %T in %s: %w", list, namespace, err)
+	all := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
+	holding := append(all[:2:2], client.MatchingFields{index.Holds: index.Yes}) // Most Transfers have ended.
+	for _, of := range []struct {
+		list    client.ObjectList
+		options []client.ListOption
+	}{{transfers, holding}, {deliveries, all}, {queues, all}} {
+		if err := r.options.Client.List(ctx, of.list, of.options...); err != nil {
+			return nil, fmt.Errorf("listing %T in %s: %w", of.list, namespace, err)
 		}
 	}
 	held := quota.Transfers(nil, transfers.Items).Held
@@ -130,9 +137,10 @@ func holds(object client.Object) (held quota.Held) {
 	return held
 }
 
-// ofNamespace lists the DataQuotas of an object's namespace.
+// ofNamespace lists the DataQuotas of an object's namespace that limit something, which others than weights do.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return wake.Requests[*v1alpha1.DataQuota](
-		ctx, r.options.Client, &v1alpha1.DataQuotaList{}, nil, client.InNamespace(object.GetNamespace()),
+	limits := func(of *v1alpha1.DataQuota) bool { return len(quota.AmountsOf(of.Spec.Hard)) > 0 }
+	return wake.Requests(
+		ctx, r.options.Client, &v1alpha1.DataQuotaList{}, limits, client.InNamespace(object.GetNamespace()),
 	)
 }

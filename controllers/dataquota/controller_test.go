@@ -23,6 +23,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/dataquota"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/metrics"
 )
 
@@ -77,7 +78,8 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(object).WithObjects(
+	c := indextest.In(fake.NewClientBuilder().WithScheme(scheme), &v1alpha1.Transfer{}).
+		WithStatusSubresource(object).WithObjects(
 		object, runs("a", "30Mi"), runs("b", "50Mi"), ended, elsewhere,
 		&v1alpha1.Delivery{ObjectMeta: named("d"), Status: v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{ID: "abcde"}}},
 		&v1alpha1.Queue{

@@ -5,8 +5,8 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -21,7 +21,10 @@ import (
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Delivery] {
 	return &line.Line[*v1alpha1.Delivery]{
 		Client: r.Client, Reader: r.Reader, List: deliveries, Holds: quota.DeliveryHolds, Waits: quota.DeliveryWaits,
-		View: r.view,
+		Pods: &line.Pods[*v1alpha1.Delivery]{
+			Label: v1alpha1.DeliveryLabel, Job: jobOf, Stray: stray,
+			Abandoned: func(pod types.UID) bool { return r.Attempts.Abandoned(pod, r.Clock.Now()) },
+		},
 	}
 }
 
@@ -42,29 +45,17 @@ func (r *Reconciler) decide(
 	return plan.DecideDelivery(delivery, facts, r.Image), written, nil
 }
 
-// view is what a namespace's Deliveries hold and wait for. Pods whose Delivery or Job is gone hold something too, as
-// long as they run.
-func (r *Reconciler) view(
-	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
-	options ...client.ListOption,
-) (quota.View, error) {
-	deliveries := &v1alpha1.DeliveryList{}
-	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err := reader.List(ctx, deliveries, options...); err != nil {
-		return quota.View{}, fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
+// jobOf is the Job of a Delivery that holds something.
+func jobOf(delivery *v1alpha1.Delivery) string {
+	if _, holds := quota.DeliveryHolds(delivery); holds {
+		return delivery.Name
 	}
-	view := quota.Deliveries(quotas, deliveries.Items)
-	present := map[client.ObjectKey]bool{}
-	for i := range deliveries.Items {
-		if _, holds := quota.DeliveryHolds(&deliveries.Items[i]); holds {
-			present[client.ObjectKeyFromObject(&deliveries.Items[i])] = true
-		}
+	return ""
+}
+
+// stray is what a pod holds whose Delivery or Job is gone.
+func stray(pod client.ObjectKey) quota.Held {
+	return quota.Held{
+		ID: pod.Name, Namespace: pod.Namespace, Amounts: quota.Amounts{quota.RunningDeliveries: 1},
 	}
-	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.DeliveryLabel, present, r.Clock.Now())
-	for _, pod := range strays {
-		view.Held = append(view.Held, quota.Held{
-			ID: pod.Name, Namespace: pod.Namespace, Amounts: quota.Amounts{quota.RunningDeliveries: 1},
-		})
-	}
-	return view, err
 }

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/wake"
@@ -43,7 +42,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&corev1.Pod{},
 			handler.EnqueueRequestsFromMapFunc(wake.OfAttempt(r.Client, "Delivery", deliveries, v1alpha1.DeliveryLabel)), later,
 		).
-		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(agentjob.PodEnded(v1alpha1.DeliveryLabel))).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).

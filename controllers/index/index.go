@@ -30,9 +30,8 @@ const (
 	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that
 	// have an agent without a node.
 	Waits = "lighterage.waits"
-	// Limited is Yes for a Transfer that holds something of what is limited, or waits for it, and for one with legs, which
-	// do.
-	Limited = "lighterage.limited"
+	// Holds is Yes for a Transfer that holds something of what DataQuotas limit.
+	Holds = "lighterage.holds"
 	// Policy is the policy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names. It is empty for the
 	// default one, and also for what a LocalCompressionPolicy applies to or may: the default one has the prices.
 	Policy = "lighterage.policy"
@@ -125,10 +124,9 @@ func fields() []field {
 		of(Waits, func(q *v1alpha1.Queue) []string { return when(!ready(q.Status.Conditions), Yes) }),
 		of(Waits, func(e *v1alpha1.HTTPEndpoint) []string { return when(!ready(e.Status.Conditions), Yes) }),
 
-		of(Limited, func(t *v1alpha1.Transfer) []string {
+		of(Holds, func(t *v1alpha1.Transfer) []string {
 			_, holds := quota.TransferHolds(t)
-			_, waits := quota.TransferWaits(t)
-			return when(holds || waits || plan.HasLegs(t), Yes)
+			return when(holds, Yes)
 		}),
 
 		of(Policy, func(t *v1alpha1.Transfer) []string {

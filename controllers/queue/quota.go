@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
@@ -23,7 +22,7 @@ import (
 // newLine is that of Queues.
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Queue] {
 	return &line.Line[*v1alpha1.Queue]{
-		Client: r.Client, Reader: r.Reader, List: queues, Holds: quota.QueueHolds, Waits: quota.QueueWaits, View: view,
+		Client: r.Client, Reader: r.Reader, List: queues, Holds: quota.QueueHolds, Waits: quota.QueueWaits,
 	}
 }
 
@@ -69,20 +68,4 @@ func storageExceeds(queue *v1alpha1.Queue, e quota.Exceeded) string {
 	return fmt.Sprintf("%s %q allows %s of storage of Queues in this namespace (spec.hard.%s); others have %s, and this "+
 		"Queue needs %s, which is storage.size, and storage.spill.size if there is one, times replicas; %s",
 		e.Kind, e.Name, text(e.Limit), e.Resource, text(e.Used), text(e.Wanted), fix)
-}
-
-// view is what a namespace's Queues hold and wait for.
-func view(
-	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
-	options ...client.ListOption,
-) (quota.View, error) {
-	if len(quotas) == 0 {
-		return quota.View{}, nil
-	}
-	queues := &v1alpha1.QueueList{}
-	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err := reader.List(ctx, queues, options...); err != nil {
-		return quota.View{}, fmt.Errorf("listing Queues in %s: %w", namespace, err)
-	}
-	return quota.Queues(quotas, queues.Items), nil
 }

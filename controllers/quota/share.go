@@ -59,6 +59,16 @@ func (v View) ShareOf(id string) (share int64, limited bool) {
 	return now, true
 }
 
+// ShareOrKeep is ShareOf, and what the run has where the view does not show that it holds anything: a view may be older
+// than what is known of the run itself.
+func (v View) ShareOrKeep(id string, has int64) int64 {
+	if !slices.ContainsFunc(v.Held, func(h Held) bool { return h.ID == id }) {
+		return has
+	}
+	share, _ := v.ShareOf(id)
+	return share
+}
+
 // sharers are all that hold a Share.
 func (v View) sharers() []sharer {
 	var all []sharer

@@ -514,3 +514,20 @@ func TestLimitsOfObjects(t *testing.T) {
 		t.Errorf("weights %v", got)
 	}
 }
+
+// TestShareOrKeep: a run that a view does not show keeps what it has; one that it shows has what ShareOf says.
+func TestShareOrKeep(t *testing.T) {
+	const has = 5 << 20
+	view := quota.View{Limits: []quota.Limits{quota.OfCluster(quota.Amounts{quota.Share: 8 << 20})}}
+	if got := view.ShareOrKeep("own", has); got != has {
+		t.Errorf("not shown: %d, want %d", got, has)
+	}
+	view.Held = []quota.Held{{ID: "own", Namespace: "bank", Amounts: quota.Amounts{quota.Share: has}}}
+	if want, limited := view.ShareOf("own"); !limited || want == has || view.ShareOrKeep("own", has) != want {
+		t.Errorf("shown: %d, want %d", view.ShareOrKeep("own", has), want)
+	}
+	view.Limits = nil
+	if got := view.ShareOrKeep("own", has); got != 0 {
+		t.Errorf("shown without a limit: %d, want 0", got)
+	}
+}

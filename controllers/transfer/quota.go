@@ -8,10 +8,10 @@ import (
 	"fmt"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
@@ -40,8 +40,8 @@ func (r *Reconciler) gatherQuotas(ctx context.Context, transfer *v1alpha1.Transf
 	if _, holds := quota.TransferHolds(transfer); !holds || !quota.ShareBandwidth(facts.Quota.Shared) {
 		return nil
 	}
-	view, err := r.line.Cached(ctx, transfer.Namespace, facts.Quota.Quotas)
-	facts.Quota.Share, _ = view.ShareOf(string(transfer.UID))
+	view, err := r.line.Told(ctx, transfer.Namespace, facts.Quota.Quotas)
+	facts.Quota.Share = view.ShareOrKeep(string(transfer.UID), shareOf(transfer))
 	return err
 }
 
@@ -77,8 +77,15 @@ func (r *Reconciler) priority(ctx context.Context, transfer *v1alpha1.Transfer) 
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Transfer] {
 	return &line.Line[*v1alpha1.Transfer]{
 		Client: r.Client, Reader: r.Reader, List: transfers, Holds: quota.TransferHolds, Waits: quota.TransferWaits,
-		View: r.view, Limited: client.MatchingFields{index.Limited: index.Yes}, Shared: r.shared,
+		Shared: r.shared,
+		Pods: &line.Pods[*v1alpha1.Transfer]{
+			Label: v1alpha1.TransferLabel, Job: jobOf, Stray: stray,
+			Abandoned: func(pod types.UID) bool { return r.Attempts.Abandoned(pod, r.Clock.Now()) },
+		},
 		Shown: func(t *v1alpha1.Transfer) (place, waiting int32) {
+			if t.Status.Queued == nil {
+				return 0, 0
+			}
 			return t.Status.Queued.Place, t.Status.Queued.Waiting
 		},
 	}
@@ -98,14 +105,14 @@ func (r *Reconciler) decide(
 	case decision.Raised(transfer):
 		target, _ := sender(transfer, facts)
 		if wait := r.raises.wait(target, r.Clock.Now()); wait > 0 {
-			facts.Quota.Share = transfer.Status.Run.BandwidthShare.Value()
+			facts.Quota.Share = shareOf(transfer)
 			decision = plan.DecideTransfer(transfer, facts, r.Image)
 			decision.RequeueAfter = sooner(decision.RequeueAfter, wait)
 			return decision, written, nil
 		}
 		var view quota.View
 		view, written, err = r.line.Current(ctx, transfer, facts.Quota.Quotas)
-		facts.Quota.Share, _ = view.ShareOf(string(transfer.UID))
+		facts.Quota.Share = view.ShareOrKeep(string(transfer.UID), shareOf(transfer))
 	default:
 		return decision, written, nil
 	}
@@ -115,32 +122,25 @@ func (r *Reconciler) decide(
 	return plan.DecideTransfer(transfer, facts, r.Image), written, nil
 }
 
-// view is what a namespace's Transfers hold and wait for. Pods of attempts that are over hold something too, as long as
-// they run: whoever removes a Job or a Transfer from under its pod gains nothing in the namespace.
-func (r *Reconciler) view(
-	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
-	options ...client.ListOption,
-) (quota.View, error) {
-	transfers := &v1alpha1.TransferList{}
-	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err := reader.List(ctx, transfers, options...); err != nil {
-		return quota.View{}, fmt.Errorf("listing Transfers in %s: %w", namespace, err)
+// jobOf is the Job of a Transfer that holds something, or of one whose legs do.
+func jobOf(transfer *v1alpha1.Transfer) string {
+	if _, holds := quota.TransferHolds(transfer); holds || plan.HasLegs(transfer) {
+		return attemptName(transfer)
 	}
-	view := quota.Transfers(quotas, transfers.Items)
-	present := map[client.ObjectKey]bool{}
-	for i := range transfers.Items {
-		_, holds := quota.TransferHolds(&transfers.Items[i])
-		if holds || plan.HasLegs(&transfers.Items[i]) { // whose legs hold
-			key := client.ObjectKey{Namespace: transfers.Items[i].Namespace, Name: attemptName(&transfers.Items[i])}
-			present[key] = true
-		}
+	return ""
+}
+
+// stray is what a pod holds whose attempt is over.
+func stray(pod client.ObjectKey) quota.Held {
+	return quota.Held{
+		ID: pod.String(), Namespace: pod.Namespace, Peer: quota.Stray, Amounts: quota.Amounts{quota.RunningTransfers: 1},
 	}
-	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.TransferLabel, present, r.Clock.Now())
-	for _, pod := range strays {
-		view.Held = append(view.Held, quota.Held{
-			ID: pod.String(), Namespace: pod.Namespace, Peer: quota.Stray,
-			Amounts: quota.Amounts{quota.RunningTransfers: 1},
-		})
+}
+
+// shareOf is the share that a Transfer's run has; 0: none.
+func shareOf(transfer *v1alpha1.Transfer) int64 {
+	if transfer.Status.Run == nil || transfer.Status.Run.BandwidthShare == nil {
+		return 0
 	}
-	return view, err
+	return transfer.Status.Run.BandwidthShare.Value()
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -50,7 +49,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		// Copies of sources.
 		Owns(&corev1.PersistentVolumeClaim{}, later).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), later).
-		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(agentjob.PodEnded(v1alpha1.TransferLabel))).
 		Watches(
 			&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(ofFamily), wake.LaterIf(familyChanged),
 		).

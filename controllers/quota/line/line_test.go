@@ -14,7 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/quota"
@@ -23,14 +26,15 @@ import (
 
 const namespace = "bank"
 
-// cluster is an API server, whose lists are counted, with a cache that shows it as it was.
+// cluster is an API server, whose lists are counted, with events that tell of it later.
 type cluster struct {
 	store
 	t       *testing.T
 	version int
 	lists   int
-	cache   store
+	told    []v1alpha1.Transfer
 	line    *line.Line[*v1alpha1.Transfer]
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	slots   int32
 }
 
@@ -76,16 +80,10 @@ func prepare(t *testing.T, names ...string) *cluster {
 		c.write(&c.transfers[len(c.transfers)-1])
 	}
 	c.line = &line.Line[*v1alpha1.Transfer]{
-		Client: &c.cache, Reader: c, List: func() client.ObjectList { return &v1alpha1.TransferList{} },
+		Client: &c.store, Reader: c, List: func() client.ObjectList { return &v1alpha1.TransferList{} },
 		Holds: quota.TransferHolds, Waits: quota.TransferWaits,
-		View: func(
-			ctx context.Context, reader client.Reader, _ string, quotas []v1alpha1.DataQuota, options ...client.ListOption,
-		) (quota.View, error) {
-			all := &v1alpha1.TransferList{}
-			err := reader.List(ctx, all, options...)
-			return quota.Transfers(quotas, all.Items), err
-		},
 	}
+	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	c.catchUp()
 	return c
 }
@@ -97,7 +95,26 @@ func (c *cluster) write(transfer *v1alpha1.Transfer) {
 	transfer.DeepCopyInto(&c.transfers[c.find(transfer.Name)])
 }
 
-func (c *cluster) catchUp() { c.cache.transfers = slices.Clone(c.transfers) }
+// catchUp tells of what has changed.
+func (c *cluster) catchUp() {
+	events, ctx := c.line.Events(), c.t.Context()
+	for i := range c.transfers {
+		now := c.transfers[i].DeepCopy()
+		at := slices.IndexFunc(c.told, func(was v1alpha1.Transfer) bool { return was.Name == now.Name })
+		switch {
+		case at < 0:
+			events.Create(ctx, event.CreateEvent{Object: now}, c.queue)
+		case c.told[at].ResourceVersion != now.ResourceVersion:
+			events.Update(ctx, event.UpdateEvent{ObjectOld: &c.told[at], ObjectNew: now}, c.queue)
+		}
+	}
+	for i := range c.told {
+		if c.find(c.told[i].Name) < 0 {
+			events.Delete(ctx, event.DeleteEvent{Object: &c.told[i]}, c.queue)
+		}
+	}
+	c.told = slices.Clone(c.transfers)
+}
 
 // admit asks for a Transfer, and writes what was granted. said is what the manager is told of that.
 func (c *cluster) admit(name string, written bool, said error) (granted bool) {
@@ -139,9 +156,9 @@ func (c *cluster) expect(lists int, when string) {
 	}
 }
 
-// TestGrantsRestOnTheCache: all Transfers are listed from the API server by the first grant of a manager alone, and
-// where the cache may not show all grants.
-func TestGrantsRestOnTheCache(t *testing.T) {
+// TestGrantsRestOnEvents: all Transfers are listed from the API server by the first grant of a manager alone, and
+// where events may not have told of all grants.
+func TestGrantsRestOnEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepare(t, "a", "b", "c", "d", "e")
 		c.slots = 2
@@ -154,21 +171,21 @@ func TestGrantsRestOnTheCache(t *testing.T) {
 		if !c.admit("b", false, conflict) || !c.admit("b", true, nil) {
 			t.Error("b was not admitted")
 		}
-		c.expect(1, "the cache shows the first grant")
+		c.expect(1, "events told of the first grant")
 		if c.admit("c", true, nil) {
 			t.Error("three have two slots")
 		}
-		c.expect(2, "the cache does not show the second grant")
+		c.expect(2, "events have not told of the second grant")
 		c.catchUp()
 		if c.admit("c", true, nil) {
 			t.Error("three have two slots")
 		}
-		c.expect(2, "the cache refuses")
+		c.expect(2, "what events told exceeds")
 		c.slots = 3
 		if !c.admit("c", true, errors.New("no answer")) {
 			t.Error("c was not admitted")
 		}
-		c.expect(2, "the cache shows the second grant")
+		c.expect(2, "events told of the second grant")
 		if c.admit("d", true, nil) {
 			t.Error("four have three slots")
 		}
@@ -186,5 +203,6 @@ func TestGrantsRestOnTheCache(t *testing.T) {
 			t.Error("e was not admitted")
 		}
 		c.expect(4, "the last one that was granted something is gone")
+		c.queue.ShutDown()
 	})
 }
