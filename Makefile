@@ -172,9 +172,16 @@ test-e2e-fresh:
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) test-e2e
 
 # Code without goroutines, on megabytes or in long simulations, and tests of what other programs write: the race detector makes them ten
-# times slower and has nothing to find but in those that share an engine. Modules of what only tests and builds run are without it, since
-# each would have Kubernetes' libraries compiled once more.
+# times slower and has nothing to find but in those that share an engine.
 SERIAL := /(agent/(codec|estimate|policy)|controllers/(ledger|plan|receipt|tariff)|hack/bench/policy|test/(apilint|arch|chart|corpus))(/|$$)
+
+# Tests of agents that move tens of megabytes, and have the race detector in test-race alone, where some still skip.
+LARGE := /agent/(bucket|cargo)$$
+
+# The packages, and the tests of packages, that come to Kubernetes' client. With the race detector its libraries would be compiled once more,
+# which takes longer than the tests: test-race does it. Modules of what only tests and builds run are without it for the same reason.
+CLIENTS = go list -test -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | \
+	sed -nE '/^[^ ]+ \[/d; s!^([^ ]+)\.test !\1 !; s!^([^ ]+) .*k8s\.io/client-go/kubernetes/scheme .*!\1!p' | sort -u
 
 # Of a list of tests and what they are made of, the packages that come to an engine in C: the others are the same without.
 USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p
@@ -186,16 +193,15 @@ AT_ONCE := -p 4 -parallel 4
 export GORACE := atexit_sleep_ms=50
 
 .PHONY: test-unit
-test-unit: tools-go ## Unit tests, those of the operator and the benchmarks with the race detector, and what uses engines in C once more without C
-	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 40m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
-	$(ALL_ENGINES); go test -C hack/bench -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C hack/bench ./... | grep -vE '$(SERIAL)')
-	for m in $(filter-out hack/bench,$(MODULES)); do CGO_ENABLED=0 go test -C $$m ./...; done
-	$(ALL_ENGINES); go test -C hack/bench -tags "$$LIGHTERAGE_TAGS" ./policy; \
-		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./agent/... | grep -E '$(SERIAL)') ./agent/bucket; \
-		CGO_ENABLED=0 go test $$(go list ./controllers/... ./test/... | grep -E '$(SERIAL)'); \
+test-unit: tools-go ## Unit tests, those of the agents with the race detector, and what uses engines in C once more without C
+	$(ALL_ENGINES); clients=$$($(CLIENTS)); \
+		go test -race $(AT_ONCE) -timeout 40m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vxF "$$clients" | grep -vE '$(SERIAL)|$(LARGE)')
+	CGO_ENABLED=0 go test $(AT_ONCE) $$($(CLIENTS)) $$(go list ./controllers/... ./test/... | grep -E '$(SERIAL)')
+	for m in $(MODULES); do CGO_ENABLED=0 go test -C $$m ./...; done
+	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./agent/... | grep -E '$(SERIAL)|$(LARGE)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
-	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)'); \
-		CGO_ENABLED=0 go test $(AT_ONCE) -short $${packages:?no package uses an engine in C}
+	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)' | \
+		grep -vE '$(LARGE)'); CGO_ENABLED=0 go test $(AT_ONCE) -short $${packages:?no package uses an engine in C}
 
 # Tests as a static program for s390x under QEMU, with tags beside those of the engines. LONG=1 is for the ones that take minutes.
 S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-linkmode external -extldflags -static' -exec qemu-s390x-static
@@ -208,15 +214,15 @@ test-s390x-formats: tools-go ## Tests of the wire and storage formats as s390x (
 	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" $(S390X_FORMATS)
 
 .PHONY: test-s390x
-test-s390x: tools-go ## All tests of the agent as s390x under QEMU, and streams that amd64 and s390x exchange
+test-s390x: tools-go ## All tests of the agent as s390x under QEMU, the model of DFLTCC in small steps, and streams that amd64 and s390x exchange
 	$(ENSURE) s390x qemu
 	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" ./agent/... ./test/vectors/...
+	env=$$(test/dfltcc/env.sh); eval "$$env"; DFLTCC_MODEL_STEP=1000 $(S390X_TEST) -count=1 -run Hardware -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng
 	test/vectors/exchange.sh
 
 .PHONY: test-dfltcc
 test-dfltcc: tools-go ## Tests of the hardware path on a software model of DFLTCC, as s390x under QEMU
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS" ./test/dfltcc ./agent/codec/zlibng ./agent/hardware
-	env=$$(test/dfltcc/env.sh); eval "$$env"; DFLTCC_MODEL_STEP=1000 $(S390X_TEST) -count=1 -run Hardware -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng
 
 .PHONY: test-asan
 test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz targets, under AddressSanitizer: the bindings' own C, zlib-ng and zstd, not ISA-L
@@ -231,6 +237,13 @@ test-envtest: tools-go ## Tests against a bare API server
 	assets=$$($(CLUSTERS) assets); \
 		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=0; go test $(AT_ONCE) -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
+
+.PHONY: test-race
+test-race: tools-go ## The tests that test-unit and test-envtest run without the race detector with it: operator, gateway, console, benchmarks, large files
+	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 40m -tags "$$LIGHTERAGE_TAGS" $$($(CLIENTS)) $$(go list ./agent/... | grep -E '$(LARGE)')
+	assets=$$($(CLUSTERS) assets); packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; \
+		go test -race $(AT_ONCE) -timeout 40m -tags envtest $$packages
+	$(ALL_ENGINES); go test -C hack/bench -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C hack/bench ./... | grep -vE '$(SERIAL)')
 
 .PHONY: test-decisions
 test-decisions: tools-go ## An HTTPEndpoint's agent and a channel follow a network that tc makes narrow and wide again, each in a network namespace of its own

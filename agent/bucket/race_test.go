@@ -5,6 +5,6 @@
 
 package bucket_test
 
-// raced: the race detector makes compressing megabytes ten times slower. make test-unit runs all tests without it as
-// well.
+// raced: the race detector makes compressing megabytes ten times slower. make test-unit runs all tests without it, and
+// make test-race those with it that do not skip.
 const raced = true

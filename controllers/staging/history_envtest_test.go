@@ -230,8 +230,10 @@ func (s *storage) find(name string) (unstructured.Unstructured, bool) {
 
 // historyDeletedAtRest: what somebody deletes is noticed without a run.
 func historyDeletedAtRest(t *testing.T) {
+	s := prepareHistory(t)
+	// A claim that is made after the run is another one than was copied to.
 	now := clocktesting.NewFakePassiveClock(time.Now())
-	s, r := prepareHistory(t), reconcilerAt(manager.GetClient(), now)
+	r := reconcilerAt(manager.GetClient(), now)
 	cluster.Create(t, s.transfer)
 	s.until("the first", r, s.kept(1))
 	first := s.snapshots()[0]

@@ -97,7 +97,7 @@ func TestReceiptWithinANamespace(t *testing.T) {
 func TestReceiptOfAPeer(t *testing.T) {
 	f := prepareSerially(t)
 	private := receipt.PrivateKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize)))
-	asked := 0
+	asked, destination := 0, f.transfer.Spec.Destination.PersistentVolumeClaim
 	gateways.OnReceipt(func(in agentclient.ReceiptRequest) (*wirev1.ReceiptResponse, error) {
 		if asked++; asked == 1 {
 			return &wirev1.ReceiptResponse{}, nil
@@ -105,8 +105,8 @@ func TestReceiptOfAPeer(t *testing.T) {
 		at := receipt.At(start)
 		own := receipt.Receiver{Party: receipt.Party{
 			Scope: receipt.ScopeAttempt, Namespace: in.Namespace,
-			Claim:   f.transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
-			Path:    f.transfer.Spec.Destination.PersistentVolumeClaim.Path,
+			Claim:   destination.ClaimName,
+			Path:    destination.Path,
 			Cluster: "west", KeyID: private.ID(), StartTime: at, CompletionTime: at, SignedTime: at,
 			Run: receipt.Run{Namespace: in.Namespace, Transfer: in.Name, ID: in.Run, Attempt: int64(in.Attempt)},
 			Contents: receipt.Contents{
