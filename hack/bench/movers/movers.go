@@ -63,7 +63,9 @@ func SSH(ctx context.Context, dir, address string) (config, key string, err erro
 		return "", "", fmt.Errorf("configure sshd: %w", err)
 	}
 	config, err = write(dir, "sshd.conf", fmt.Sprintf("ListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s.pub\n"+
-		"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n",
+		"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"+
+		// What the user's shell does when it starts is nobody's to measure: rclone starts one for each file.
+		"SetEnv HOME=/nonexistent\n",
 		address, host, key))
 	if err != nil {
 		return "", "", err

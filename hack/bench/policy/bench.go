@@ -38,13 +38,14 @@ const (
 
 // Benchmark is this one.
 func Benchmark() harness.Benchmark {
-	only, keep := "", false
+	only, keep, each := "", false, false
 	return harness.Benchmark{
 		Name: benchmark, About: "what mode Auto loses against the best fixed choice; needs root and 5 GiB of memory",
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&only, "only", "", "measure a part alone: transfers, messages or bodies, one network (10, 100, 1000, 0 "+
 				"for unlimited Mbit/s), one kind of data, or all of these (messages/100/XML); no result is written but with -merge")
 			f.BoolVar(&keep, "merge", false, "put what -only measures in the place of what the results had of it")
+			f.BoolVar(&each, "each", false, "print what every contender took of each cell, too")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
 			g := fullGrid
@@ -59,7 +60,7 @@ func Benchmark() harness.Benchmark {
 				return errors.New("two cores are needed: one for each side")
 			}
 			r.Partial = only != "" && !keep
-			rows, err := inMemory(func(work string) ([]row, error) { return g.measure(ctx, work) })
+			rows, err := inMemory(func(work string) ([]row, error) { return g.measure(ctx, work, each) })
 			if err != nil {
 				return err
 			}
@@ -107,7 +108,7 @@ var beds = map[part]func(ctx context.Context, link *network.Pair, work string, s
 }
 
 // measure measures all cells of a grid.
-func (g grid) measure(ctx context.Context, work string) (rows []row, err error) {
+func (g grid) measure(ctx context.Context, work string, each bool) (rows []row, err error) {
 	link, err := network.New(ctx, "ltgb", prefix)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func (g grid) measure(ctx context.Context, work string) (rows []row, err error) 
 			if err != nil {
 				return nil, fmt.Errorf("ready for %s: %w", s.part, err)
 			}
-			measured, err := s.measure(ctx, bed, link, cores)
+			measured, err := s.measure(ctx, bed, link, cores, each)
 			if err := errors.Join(err, bed.close()); err != nil {
 				return nil, fmt.Errorf("measure %s: %w", s.part, err)
 			}
@@ -129,7 +130,9 @@ func (g grid) measure(ctx context.Context, work string) (rows []row, err error) 
 	return rows, nil
 }
 
-func (s section) measure(ctx context.Context, bed bed, net *network.Pair, cores int) (rows []row, err error) {
+func (s section) measure(
+	ctx context.Context, bed bed, net *network.Pair, cores int, each bool,
+) (rows []row, err error) {
 	for _, link := range s.links {
 		if !measured(link, cores) {
 			continue
@@ -151,6 +154,9 @@ func (s section) measure(ctx context.Context, bed bed, net *network.Pair, cores 
 					return nil, err
 				}
 				harness.Log("%s", &c)
+				if each {
+					harness.Log("%s", c.each())
+				}
 				rows = append(rows, c.rows(time.Now())...)
 			}
 		}

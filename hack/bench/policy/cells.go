@@ -108,6 +108,20 @@ func (c *cell) String() string {
 	return b.String()
 }
 
+// each returns a line for every contender, with the medians of its runs.
+func (c *cell) each() string {
+	var b strings.Builder
+	all := append(slices.Clone(c.fixed), c.again)
+	for _, o := range c.objectives {
+		all = append(all, c.auto[o])
+	}
+	for _, one := range all {
+		fmt.Fprintf(&b, "\n  %-20s %2d runs  %.3f s  %.3f s of CPU  %.2f MB  %s", one.name, len(one.runs),
+			one.value(policy.Elapsed), one.value(policy.CPU), one.value(policy.Bytes)/1e6, one.runs[0].choice)
+	}
+	return b.String()
+}
+
 // length names that of messages or bodies.
 func length(unit int) string {
 	if unit == 0 {
