@@ -5,6 +5,7 @@ package dictionary
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -51,3 +52,13 @@ func (k *Keeper) InUse() uint32 {
 
 // Settle changes Timing.Settle of one that does not run.
 func (k *Keeper) Settle(d time.Duration) { k.timing.Settle = d }
+
+// OfferUntilKept is Offer, again and again while somebody else is at the samples.
+func (k *Keeper) OfferUntilKept(plain []byte) {
+	for !k.samples.offer(plain) {
+		runtime.Gosched()
+	}
+}
+
+// Samples is how many messages it has to train on.
+func (k *Keeper) Samples() int { return len(k.samples.recent()) }

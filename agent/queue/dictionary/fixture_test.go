@@ -47,13 +47,14 @@ type queue struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	settings store.Settings
+	members  []*member
 }
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	settings := store.Settings{MaxBytes: 64 << 20}
 	s, conn, js := storetest.Open(t, store.Options{Capacity: 64 << 20}, settings)
-	return &queue{t, s, conn, js, settings}
+	return &queue{T: t, store: s, conn: conn, js: js, settings: settings}
 }
 
 // newMembers is a queue of three members, of which one is seen.
@@ -61,7 +62,7 @@ func newMembers(t *testing.T) *queue {
 	t.Helper()
 	members := storetest.Members(t, store.Options{Capacity: 32 << 20}, nil)
 	conn, js := storetest.Connect(t, members[0])
-	q := &queue{t, members[0], conn, js, store.Settings{Replicas: 3, MaxBytes: 16 << 20}}
+	q := &queue{T: t, store: members[0], conn: conn, js: js, settings: store.Settings{Replicas: 3, MaxBytes: 16 << 20}}
 	q.answered(func(ctx context.Context) error { return q.store.Ensure(ctx, conn, q.settings) })
 	return q
 }
@@ -93,6 +94,7 @@ type member struct {
 func (q *queue) member(leads bool, change func(*dictionary.Options)) *member {
 	q.Helper()
 	m := &member{queue: q}
+	q.members = append(q.members, m)
 	m.leads.Store(leads)
 	conn, _ := storetest.Connect(q.T, q.store)
 	o := dictionary.Options{
@@ -138,6 +140,9 @@ func (q *queue) await(what string, done func() bool) {
 	q.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
+			for _, m := range q.members {
+				q.Logf("member that leads: %t, samples: %d, reports: %v", m.leads.Load(), m.Samples(), m.Report())
+			}
 			q.Fatalf("waited in vain until %s", what)
 		}
 	}
@@ -206,8 +211,10 @@ func (m *member) get(sequence uint64) ([]byte, error) {
 	return plain, err
 }
 
+// offer has each message be a sample. With Offer alone, a look that stands still at the samples, as on a busy machine, has
+// all be dropped that come meanwhile, and no more come in a test.
 func (m *member) offer(messages [][]byte) {
 	for _, plain := range messages {
-		m.Offer(plain)
+		m.OfferUntilKept(plain)
 	}
 }

@@ -29,14 +29,18 @@ type samples struct {
 }
 
 // offer keeps a copy of a message that is put here, if it is time for one. Who comes at the same time as another does
-// not wait.
-func (s *samples) offer(plain []byte) {
-	if !s.on.Load() || len(plain) == 0 || !s.mu.TryLock() {
-		return
+// not wait: the result is then false, and nothing is kept.
+func (s *samples) offer(plain []byte) bool {
+	if !s.on.Load() || len(plain) == 0 {
+		return true
+	}
+	if !s.mu.TryLock() {
+		return false
 	}
 	defer s.mu.Unlock()
 	s.offered++
 	s.keepCopy(plain)
+	return true
 }
 
 // take keeps a copy of a message that is put elsewhere, if it is time for one.
