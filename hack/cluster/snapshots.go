@@ -26,13 +26,12 @@ const poolSize = 32 << 30
 
 // snapshots is what volumes that can be snapshotted are served with.
 type snapshots struct {
-	// sidecars and provisioner are folders of programs.
-	sidecars, provisioner string
-	crds                  []byte
+	sidecars string // folder of programs
+	crds     []byte
 }
 
 // snapshotsVariable says when up serves volumes that can be snapshotted: always if it is absent, or with snapshotsBuilt
-// only if the programs for it, which take a fifth of the time of all, have been built before.
+// only if the programs for it have been built before.
 const (
 	snapshotsVariable = "SNAPSHOTS"
 	snapshotsBuilt    = "built"
@@ -44,14 +43,12 @@ func (w *workspace) prepareSnapshots(ctx context.Context) (*snapshots, error) {
 	switch wanted := os.Getenv(snapshotsVariable); wanted {
 	case "":
 	case snapshotsBuilt:
-		for _, module := range build.SnapshotModules() {
-			if built, err := w.builder.Built(module); err != nil {
-				return nil, err
-			} else if !built {
-				fmt.Fprintf(os.Stderr, "The clusters get no volumes that can be snapshotted (class %s), whose drivers are not built; "+
-					"`make clusters` builds and adds them\n", snapshotClass)
-				return nil, nil
-			}
+		if built, err := w.builder.Built(build.SnapshotModule()); err != nil {
+			return nil, err
+		} else if !built {
+			fmt.Fprintf(os.Stderr, "The clusters get no volumes that can be snapshotted (class %s), whose drivers are not built; "+
+				"`make clusters` builds and adds them\n", snapshotClass)
+			return nil, nil
 		}
 	default:
 		return nil, fmt.Errorf("%s is %q: set it to %s, or not at all", snapshotsVariable, wanted, snapshotsBuilt)
@@ -63,15 +60,12 @@ func (w *workspace) prepareSnapshots(ctx context.Context) (*snapshots, error) {
 	if err := w.builder.EnsureTools(ctx, build.SnapshotTools()); err != nil {
 		return nil, err
 	}
-	bin := map[string]string{}
-	for _, module := range build.SnapshotModules() {
-		var err error
-		if bin[module.Name], err = w.builder.Ensure(ctx, module); err != nil {
-			return nil, err
-		}
+	bin, err := w.builder.Ensure(ctx, build.SnapshotModule())
+	if err != nil {
+		return nil, err
 	}
 	crds, err := w.builder.SnapshotCRDs(ctx)
-	return &snapshots{sidecars: bin["sidecars"], provisioner: bin["provisioner"], crds: crds}, err
+	return &snapshots{sidecars: bin, crds: crds}, err
 }
 
 // startSnapshots starts the CSI driver of a cluster and its controllers, and returns the names of their units. They run
@@ -103,16 +97,16 @@ func (m *machine) snapshotUnits(c layout.Cluster) []unit.Unit {
 	kubeconfig, address := "--kubeconfig="+pki.Kubeconfig(c, "csi"), "--csi-address="+c.ControlPlane().CSISocket(csi.Name)
 	limits := []string{"--kube-api-qps=50", "--kube-api-burst=100", "--retry-interval-start=200ms"}
 	for _, p := range []struct {
-		dir, name string
-		args      []string
+		name string
+		args []string
 	}{
-		{m.snapshots.sidecars, "snapshot-controller", nil},
-		{m.snapshots.sidecars, "csi-snapshotter", []string{address, "--extra-create-metadata"}},
-		{m.snapshots.sidecars, "csi-attacher", []string{address}},
-		{m.snapshots.sidecars, "csi-resizer", []string{address}},
-		{m.snapshots.provisioner, "csi-provisioner", []string{address, "--extra-create-metadata", "--default-fstype=ext4"}},
+		{"snapshot-controller", nil},
+		{"csi-snapshotter", []string{address, "--extra-create-metadata"}},
+		{"csi-attacher", []string{address}},
+		{"csi-resizer", []string{address}},
+		{"csi-provisioner", []string{address, "--extra-create-metadata", "--default-fstype=ext4"}},
 	} {
-		args := append([]string{filepath.Join(p.dir, p.name), kubeconfig}, p.args...)
+		args := append([]string{filepath.Join(m.snapshots.sidecars, p.name), kubeconfig}, p.args...)
 		units = append(units, newUnit(p.name, append(args, limits...)...))
 	}
 	return units

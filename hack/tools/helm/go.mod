@@ -130,5 +130,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The version that the operator has: what client-go consists of is then compiled once for both.
+// The versions that the operator has: what client-go consists of is then compiled once for both (test/arch).
 replace github.com/google/gnostic-models => github.com/google/gnostic-models v0.7.0

@@ -82,27 +82,18 @@ func Modules() []Module {
 	}
 }
 
-// SnapshotModules returns what volumes that can be snapshotted are served with.
-func SnapshotModules() []Module {
-	return []Module{
-		{
-			Name:        "sidecars",
-			Path:        "github.com/kubernetes-csi/external-snapshotter/v8",
-			VersionVars: []string{"main.version"},
-			Programs: []Program{
-				{"snapshot-controller", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller", "3 minutes"},
-				{"csi-snapshotter", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter", "20 seconds"},
-				{"csi-attacher", "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher", "20 seconds"},
-				{"csi-resizer", "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer", "20 seconds"},
-			},
-		},
-		{
-			Name:        "provisioner",
-			Path:        "github.com/kubernetes-csi/external-provisioner/v6",
-			VersionVars: []string{"main.version"},
-			Programs: []Program{
-				{"csi-provisioner", "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner", "2 minutes"},
-			},
+// SnapshotModule returns what volumes that can be snapshotted are served with.
+func SnapshotModule() Module {
+	return Module{
+		Name:        "sidecars",
+		Path:        "github.com/kubernetes-csi/external-snapshotter/v8",
+		VersionVars: []string{"main.version"},
+		Programs: []Program{
+			{"snapshot-controller", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller", "a minute"},
+			{"csi-snapshotter", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter", "20 seconds"},
+			{"csi-provisioner", "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner", "20 seconds"},
+			{"csi-attacher", "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher", "20 seconds"},
+			{"csi-resizer", "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer", "20 seconds"},
 		},
 	}
 }
