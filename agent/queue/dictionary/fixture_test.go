@@ -211,8 +211,8 @@ func (m *member) get(sequence uint64) ([]byte, error) {
 	return plain, err
 }
 
-// offer has each message be a sample. With Offer alone, a look that stands still at the samples, as on a busy machine, has
-// all be dropped that come meanwhile, and no more come in a test.
+// offer has each message be a sample. With Offer alone, those are dropped that come while a look stands still at the
+// samples, as on a busy machine, and in a test no more come.
 func (m *member) offer(messages [][]byte) {
 	for _, plain := range messages {
 		m.OfferUntilKept(plain)
