@@ -31,7 +31,7 @@ const leastCell = 5 * time.Second
 // Rounds calls round for so many rounds of a cell and then until the cell has lasted for 5 s, if the run is not quick.
 // No more than most are made where a single one takes next to nothing.
 func (r *Run) Rounds(rounds int, round func(round int) error) error {
-	const most = 1000
+	const most = 10_000
 	begin := time.Now()
 	for i := 0; i < rounds || !r.Quick && i < most && time.Since(begin) < leastCell; i++ {
 		if err := round(i); err != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/meter"
@@ -64,7 +63,7 @@ func (o one) Dictionary(number uint32) ([]byte, error) {
 	return o.dictionary.Content, nil
 }
 
-// withDictionaries measures orders in XML, of a sender of which nothing here was made.
+// withDictionaries measures messages in XML of a kind that nothing was tuned by.
 func (b *bench) withDictionaries(ctx context.Context) error {
 	return b.Rounds(b.rounds, func(round int) error {
 		for _, id := range dictionaryCodecs {
@@ -89,7 +88,7 @@ func refer(id codec.ID, size int, seed uint64) (referred, error) {
 	if err != nil {
 		return referred{}, err
 	}
-	all := codectest.Orders(1000+seed, dictionaryTraining+dictionaryMessages, size)
+	all := payments(seed, dictionaryTraining+dictionaryMessages, size)
 	content, _, err := format.Train(all[:dictionaryTraining], format.TrainingSize)
 	if err != nil {
 		return referred{}, err
@@ -100,8 +99,12 @@ func refer(id codec.ID, size int, seed uint64) (referred, error) {
 	}
 	source := one{&message.Dictionary{Codec: id, Number: number, Content: content}}
 	with, without := &way{codec: id, source: &source}, &way{codec: id}
-	for range dictionaryTurns {
-		for _, w := range []*way{with, without} {
+	for turn := range dictionaryTurns {
+		ways := []*way{with, without}
+		if turn%2 == 1 {
+			slices.Reverse(ways)
+		}
+		for _, w := range ways {
 			if err := w.turn(all[dictionaryTraining:]); err != nil {
 				return referred{}, err
 			}

@@ -30,6 +30,12 @@ type options struct {
 	runs, size                       int
 }
 
+const (
+	// speedRuns of each contender are what a result has at least.
+	speedRuns = 11
+	demoSize  = 1300 // MiB
+)
+
 // Benchmark measures speed.
 func Benchmark() harness.Benchmark {
 	o := &options{}
@@ -37,9 +43,9 @@ func Benchmark() harness.Benchmark {
 		Name: "transfer", About: "moving trees beside rsync, tar and rclone, over loopback; needs about 5 GiB of memory in -work",
 		Flags: func(f *flag.FlagSet) {
 			o.flags(f, "/dev/shm")
-			f.IntVar(&o.runs, "runs", 11, "runs of each contender")
+			f.IntVar(&o.runs, "runs", speedRuns, "runs of each contender; fewer are no result")
 			f.StringVar(&o.rclone, "rclone", os.Getenv("LIGHTERAGE_RCLONE"), "rclone's binary")
-			f.IntVar(&o.size, "size", 1300, "MiB of the demo's tree")
+			f.IntVar(&o.size, "size", demoSize, "MiB of the demo's tree; another is no result")
 			f.StringVar(&o.match, "match", "", "measure only contenders with this in their name")
 			f.Func("cpu-usage", "the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU "+
 				"time is counted instead of the whole system's, for a machine where others work",
@@ -107,6 +113,7 @@ func (o *options) speed(ctx context.Context, r *harness.Run) error {
 	if r.Quick {
 		o.runs, o.size = 1, min(o.size, 100)
 	}
+	r.Partial = r.Partial || o.runs < speedRuns || o.size != demoSize
 	if o.rclone == "" || !movers.HasSSHD() {
 		harness.Log("rclone or %s is missing: without what needs them this is no result", movers.SSHD)
 		r.Partial = true

@@ -186,10 +186,10 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 		return fmt.Errorf("make a directory for trees: %w", err)
 	}
 	defer os.RemoveAll(o.work)
+	r.Partial = o.only != "" || o.runs != 0
 	if r.Quick {
 		o.runs = 1
 	}
-	r.Partial = o.only != ""
 	if !movers.HasSSHD() {
 		harness.Log("%s is missing: without %s and %s this is no result", movers.SSHD, viaSFTP, viaSSH)
 		r.Partial = true
