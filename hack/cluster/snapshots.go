@@ -46,8 +46,8 @@ func (w *workspace) prepareSnapshots(ctx context.Context) (*snapshots, error) {
 		if built, err := w.builder.Built(build.SnapshotModule()); err != nil {
 			return nil, err
 		} else if !built {
-			fmt.Fprintf(os.Stderr, "The clusters get no volumes that can be snapshotted (class %s), whose drivers are not built; "+
-				"`make clusters` builds and adds them\n", snapshotClass)
+			fmt.Fprintf(os.Stderr, "The clusters get no volumes that can be snapshotted (class %s), whose drivers are not "+
+				"built; `make clusters` builds and adds them\n", snapshotClass)
 			return nil, nil
 		}
 	default:
