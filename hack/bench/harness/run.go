@@ -42,14 +42,15 @@ func (r *Run) Rounds(rounds int, round func(round int) error) error {
 }
 
 // Undisturbed measures until the hypervisor has stolen no more than 1 % of the processors' time meanwhile. What was
-// measured before is discarded. After 20 turns, and a minute, it gives up. The kernel counts in steps of 10 ms, so that
-// a turn of less than 1 s by the number of processors is discarded when any step was seen.
+// measured before is discarded. Between turns it waits, at first 1 s and at last 10 s, since what neighbours on the host
+// do comes in phases. After 20 turns, and 10 minutes, it gives up. The kernel counts in steps of 10 ms, so that a turn of
+// less than 1 s by the number of processors is discarded when any step was seen.
 func Undisturbed[T any](what string, measure func() (T, error)) (T, error) {
 	return undisturbed(what, Stolen, measure)
 }
 
 func undisturbed[T any](what string, stolen func() (time.Duration, error), measure func() (T, error)) (T, error) {
-	const turns, patience, most = 20, time.Minute, 0.01
+	const turns, patience, most = 20, 10 * time.Minute, 0.01
 	var none T
 	turn, first := 0, time.Now()
 	for ; turn < turns || time.Since(first) < patience; turn++ {
@@ -72,6 +73,7 @@ func undisturbed[T any](what string, stolen func() (time.Duration, error), measu
 			return measured, nil
 		}
 		Log("%s: discarded, because the hypervisor has stolen %.1f %% of the processors' time", what, 100*lost/processors)
+		time.Sleep(time.Second * time.Duration(min(turn+1, 10)))
 	}
 	return none, fmt.Errorf("%s: in each of %d turns the hypervisor has stolen more than 1 %% of the processors' time",
 		what, turn)

@@ -60,8 +60,9 @@ func testUndisturbed(t *testing.T) {
 		{time.Second, nil, false, 1},
 		{time.Second, []time.Duration{all / 100}, false, 1},
 		{time.Second, []time.Duration{all / 50, all / 10}, false, 3},
-		{10 * time.Second, nil, true, 20},
-		{time.Second, nil, true, 60},
+		{time.Minute, nil, true, 20},
+		{10 * time.Second, nil, true, 33},
+		{time.Second, nil, true, 59},
 	} {
 		turns, total := 0, time.Hour
 		got, err := undisturbed("a turn", func() (time.Duration, error) { return total, nil }, func() (int, error) {

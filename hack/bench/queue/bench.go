@@ -135,6 +135,7 @@ type results struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
+	var failed []error
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
@@ -147,15 +148,21 @@ func (b *bench) run(ctx context.Context) error {
 			(b.only != brokerPart && b.only != putsPart || part.name != memoryPart) {
 			continue
 		}
-		if err := part.run(ctx); err != nil {
+		err := part.run(ctx)
+		if ctx.Err() != nil {
 			return err
+		}
+		if err != nil {
+			// The other parts took half an hour. What they gave is written, but not as a result.
+			err = fmt.Errorf("measure the part %s: %w", part.name, err)
+			b.missing, b.Partial, failed = append(b.missing, err.Error()), true, append(failed, err)
 		}
 	}
 	report, err := b.report()
 	if err != nil {
-		return err
+		return errors.Join(append(failed, err)...)
 	}
-	return b.Publish(ctx, report)
+	return errors.Join(append(failed, b.Publish(ctx, report))...)
 }
 
 // The parts.
