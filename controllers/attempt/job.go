@@ -204,7 +204,7 @@ func (a *Attempt) container() corev1.Container {
 		container.Ports = append(
 			container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: agentpod.DataPort, Protocol: corev1.ProtocolTCP},
 		)
-		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go
+		// Started means that the sender may come. A startup probe ends with its first success; a readiness probe would go
 		// on and warn of every agent that has done its work.
 		container.StartupProbe = &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(agentpod.ControlPort)}},

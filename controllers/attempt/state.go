@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -42,7 +43,7 @@ type State struct {
 	Phase Phase
 	Node  string
 	IP    string
-	// Ready: the pod passes its readiness probe.
+	// Ready: the agent runs and has passed its startup probe, if it has one.
 	Ready bool
 	// Stuck says why the container does not start, with since when it has been waited for.
 	Stuck *agentpod.Problem
@@ -187,12 +188,9 @@ func seen(job *batchv1.Job, pod *corev1.Pod) State {
 	state := State{
 		Phase: Starting, Node: pod.Spec.NodeName, IP: pod.Status.PodIP, Since: pod.CreationTimestamp.Time,
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			state.Ready = true
-		}
-	}
 	container := agentpod.ContainerStatus(pod)
+	// The kubelet sets the pod's condition Ready with a later status, up to a second after this.
+	state.Ready = container != nil && ptr.Deref(container.Started, false)
 	switch {
 	case container != nil && container.State.Terminated != nil:
 		state.Phase, state.Ready = Ended, false

@@ -331,7 +331,7 @@ func (c *Cluster) RunPod(t testing.TB, job *batchv1.Job, node string) *corev1.Po
 		status.PodIP, status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
 		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name:  agentpod.ContainerName,
+			Name: agentpod.ContainerName, Started: ptr.To(true),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		}}
 	})

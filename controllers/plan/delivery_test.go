@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -118,9 +119,9 @@ func TestEndpointIsThereWhileTheAgentIsReady(t *testing.T) {
 	facts.Job = &batchv1.Job{}
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	if status := plan.DecideDelivery(d, facts, image).Status; status.Endpoint != "" || status.ServerName != "" {
-		t.Fatal("let through before it was ready")
+		t.Fatal("let through before it had started")
 	}
-	facts.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	facts.Pod.Status.ContainerStatuses[0].Started = ptr.To(true)
 	d.Status = plan.DecideDelivery(d, facts, image).Status
 	if d.Status.Endpoint != "10.0.0.1:8443" || d.Status.ServerName != "uid-mine.receive.lighterage.internal" {
 		t.Fatalf("%q %q", d.Status.Endpoint, d.Status.ServerName)

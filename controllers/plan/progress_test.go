@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -92,8 +93,8 @@ func TestEarlyReportsOfReceivers(t *testing.T) {
 	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Progress.Bytes != 100 {
 		t.Errorf("shown early: %+v", early.Status.Progress)
 	}
-	// The pod is ready now, and senders wait for that.
-	facts.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	// The agent has started now, and senders wait for that.
+	facts.Pod.Status.ContainerStatuses[0].Started = ptr.To(true)
 	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Endpoint == "" ||
 		early.Status.Progress.Bytes != 500 {
 		t.Errorf("%+v", early.Status)
