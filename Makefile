@@ -525,6 +525,10 @@ bench-transfer: build ## Measure moving trees beside rsync, alone, through stunn
 	env=$$(hack/objectstores.sh rclone); eval "$$env"; $(BENCHMARK) transfer $(EXTENT) $(if $(AGENT),-agent $(AGENT)) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS)) \
 		-only "$(BENCH_ONLY)" -match "$(BENCH_MATCH)" -cpu-usage "$(BENCH_CPU)"
 
+.PHONY: bench-apply
+bench-apply: tools-go ## Measure a Transfer of 1 MiB from kubectl apply to Complete beside the images of an earlier commit, BEFORE; on fresh clusters that it takes down
+	hack/bench/apply.sh "$(BEFORE)"
+
 .PHONY: bench-block
 bench-block: build ## Measure a block volume beside a file of its size, over loopback; needs root, loop devices and 9 GiB in /dev/shm (BENCH=quick: a look, no result)
 	$(BENCHMARK) block $(EXTENT)

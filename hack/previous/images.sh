@@ -2,16 +2,18 @@
 # Copyright The Lighterage Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the images of the previous state, whose commit hack/previous/commit pins, and pushes them to the registry of the
-# local clusters. Prints what a shell evaluates: PREVIOUS_VERSION, the tag of the images, and PREVIOUS_CHART, the directory of
-# its chart.
+# Usage: images.sh [COMMIT]
+#
+# Builds the images of the previous state, whose commit hack/previous/commit pins unless it is given, and pushes them to the
+# registry of the local clusters. Prints what a shell evaluates: PREVIOUS_VERSION, the tag of the images, and
+# PREVIOUS_CHART, the directory of its chart.
 # Its source is unpacked into the cache once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # shellcheck disable=SC1091
 . .cluster/env
-commit=$(<hack/previous/commit)
+commit=${1:-$(<hack/previous/commit)}
 version=previous-${commit:0:12}
 tree=${XDG_CACHE_HOME:-$HOME/.cache}/lighterage/previous/$commit
 
@@ -25,5 +27,8 @@ if [ ! -d "$tree" ]; then
   git archive "$commit" | tar -x -C "$tree.part"
   mv "$tree.part" "$tree"
 fi
-(cd "$tree" && go run ./hack/images -registry "$REGISTRY" -version "$version" -platforms "linux/$(go env GOHOSTARCH)" >&2)
+run=(go run ./hack/images)
+# From 23 November 2026 on the images are built by a module of its own.
+if [ -e "$tree/hack/images/go.mod" ]; then run=(go run -C hack/images .); fi
+(cd "$tree" && "${run[@]}" -registry "$REGISTRY" -version "$version" -platforms "linux/$(go env GOHOSTARCH)" >&2)
 echo "export PREVIOUS_VERSION=$version PREVIOUS_CHART=$tree/charts/lighterage"
