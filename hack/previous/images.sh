@@ -4,9 +4,9 @@
 #
 # Usage: images.sh [COMMIT]
 #
-# Builds the images of the previous state, whose commit hack/previous/commit pins unless it is given, and pushes them to the
-# registry of the local clusters. Prints what a shell evaluates: PREVIOUS_VERSION, the tag of the images, and
-# PREVIOUS_CHART, the directory of its chart.
+# Builds the images of the previous state, whose commit hack/previous/commit pins unless it is given in full, and pushes
+# them to the registry of the local clusters. Prints what a shell evaluates: PREVIOUS_VERSION, the tag of the images,
+# and PREVIOUS_CHART, the directory of its chart.
 # Its source is unpacked into the cache once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -42,9 +42,9 @@ func (r *Run) Rounds(rounds int, round func(round int) error) error {
 }
 
 // Undisturbed measures until the hypervisor has stolen no more than 1 % of the processors' time meanwhile. What was
-// measured before is discarded. Between turns it waits, at first 1 s and at last 10 s, since what neighbours on the host
-// do comes in phases. After 20 turns, and 10 minutes, it gives up. The kernel counts in steps of 10 ms, so that a turn of
-// less than 1 s by the number of processors is discarded when any step was seen.
+// measured before is discarded. Between turns it waits, at first 1 s and at last 10 s, since what neighbours on the
+// host do comes in phases. After 20 turns, and 10 minutes, it gives up. The kernel counts in steps of 10 ms, so that a
+// turn of less than 1 s by the number of processors is discarded when any step was seen.
 func Undisturbed[T any](what string, measure func() (T, error)) (T, error) {
 	return undisturbed(what, Stolen, measure)
 }

@@ -35,8 +35,8 @@ type stoppedTurn struct {
 	late int
 }
 
-// whileStopped measures what of messages that stay is written to files on a disk. Turns of 30 s with little to do are not
-// repeated when the hypervisor steals time: how many bytes are written does not depend on it.
+// whileStopped measures what of messages that stay is written to files on a disk. Its turns are not repeated when the
+// hypervisor steals time: they last 30 s each, and their target is of bytes.
 func (b *bench) whileStopped(ctx context.Context) error {
 	return b.Rounds(b.stoppedRounds, func(round int) error {
 		for _, i := range harness.Order(round, len(stoppedContenders)) {
