@@ -89,14 +89,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
+	a.frame.Follow(watching, serve.Service[*wirev1.HTTPConfig]{
+		Passed: server.Passed, ResetStatistics: server.ResetStatistics,
+		Reload: func(ctx context.Context, before, c *wirev1.HTTPConfig) error { return a.reload(ctx, server, before, c) },
+	})
 	a.server.Store(server)
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "backend", c.GetBackend().GetAddress())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	go a.frame.Follow(watching, serve.Service[*wirev1.HTTPConfig]{
-		Passed: server.Passed, ResetStatistics: server.ResetStatistics,
-		Reload: func(ctx context.Context, before, c *wirev1.HTTPConfig) error { return a.reload(ctx, server, before, c) },
-	})
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve clients: %w", err)

@@ -230,11 +230,11 @@ func (a *Agent) run(ctx context.Context) error {
 		return errors.Join(err, listener.Close())
 	}
 	defer archived()
+	followed := a.follow(watching, r, c, s)
 	a.running.Store(r)
 	go a.measure(watching, r) // A volume that does not answer must not keep the agent from ending.
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
 	go func() { ended <- served.Serve(listener) }() //nolint:contextcheck // It ends by Drain and Close.
-	followed := beside(watching, func(ctx context.Context) { a.follow(ctx, r, c, s) })
 	select {
 	case err = <-ended:
 		err = fmt.Errorf("serve clients: %w", err)
@@ -344,10 +344,9 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 	}
 }
 
-// follow takes over configurations and tokens that have changed until the context ends.
-func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfig, s front.Settings) {
-	defer func() { s.Encoding.Close() }()
-	a.frame.Follow(ctx, serve.Service[*wirev1.QueueConfig]{
+// follow takes over configurations and tokens that have changed until the context ends. end waits for that.
+func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfig, s front.Settings) (end func()) {
+	wait := a.frame.Follow(ctx, serve.Service[*wirev1.QueueConfig]{
 		Passed: r.passed, ResetStatistics: func(now time.Time) {
 			r.resetStatistics(now)
 			a.asked.Reset()
@@ -367,6 +366,10 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 			}
 		},
 	})
+	return func() {
+		wait()
+		s.Encoding.Close()
+	}
 }
 
 // reload makes a configuration the one in effect.
@@ -414,7 +417,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 	}
 	*s = next
 	r.useDictionaries(c, encoding)
-	if sendsAnew(before, c) {
+	if sendingChanges(before, c) {
 		if err := r.channels.send(ctx, c); err != nil {
 			return err
 		}

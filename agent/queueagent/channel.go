@@ -237,8 +237,8 @@ func (x *channels) limit(c *wirev1.QueueConfig) {
 	}
 }
 
-// sendsAnew reports whether a change of the configuration takes another sending end.
-func sendsAnew(before, c *wirev1.QueueConfig) bool {
+// sendingChanges reports whether a change of the configuration takes another sending end.
+func sendingChanges(before, c *wirev1.QueueConfig) bool {
 	return !proto.Equal(sendingOf(before), sendingOf(c))
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -38,13 +39,20 @@ type Service[C Config] struct {
 }
 
 // Follow puts configurations into effect that have changed, until the context ends: those that Read returns, and those
-// that come by Set before.
-func (f *Frame[C]) Follow(ctx context.Context, s Service[C]) {
-	ticker := time.NewTicker(f.Interval)
-	defer ticker.Stop()
+// that come by Set before. Set takes them as soon as Follow has returned, so an agent calls it before it reports that it
+// serves. wait returns when nothing of it runs any more.
+func (f *Frame[C]) Follow(ctx context.Context, s Service[C]) (wait func()) {
 	f.mu.Lock()
 	f.following = ctx.Done()
 	f.mu.Unlock()
+	var running sync.WaitGroup
+	running.Go(func() { f.follow(ctx, s) })
+	return running.Wait
+}
+
+func (f *Frame[C]) follow(ctx context.Context, s Service[C]) {
+	ticker := time.NewTicker(f.Interval)
+	defer ticker.Stop()
 	read := f.Config()
 	for {
 		select {

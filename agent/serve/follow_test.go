@@ -35,7 +35,7 @@ func (a *agent) send(t *testing.T, c config) codes.Code {
 func TestSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent()
-		go a.Follow(t.Context(), a.service())
+		a.Follow(t.Context(), a.service())
 		synctest.Wait()
 		for i, step := range []struct {
 			file, sent          config
@@ -91,7 +91,7 @@ func TestSet(t *testing.T) {
 func TestSetInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent()
-		go a.Follow(t.Context(), a.service())
+		a.Follow(t.Context(), a.service())
 		synctest.Wait()
 		for name, encoded := range map[string][]byte{
 			"nothing":    nil,
@@ -125,7 +125,7 @@ func TestSetMeanwhile(t *testing.T) {
 			<-release
 			return reload(ctx, before, c)
 		}
-		go a.Follow(ctx, s)
+		a.Follow(ctx, s)
 		synctest.Wait()
 		encoded, err := wirev1.MarshalConfig(numbered(5, "5"))
 		if err != nil {

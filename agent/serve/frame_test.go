@@ -87,7 +87,7 @@ func TestFollow(t *testing.T) {
 		var looked []string
 		s := a.service()
 		s.Look = func(_ context.Context, c config) { looked = append(looked, c.GetRevision()) }
-		go a.Follow(ctx, s)
+		a.Follow(ctx, s)
 		for i, step := range []struct {
 			revision string
 			problem  error
@@ -125,7 +125,7 @@ func TestFollow(t *testing.T) {
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent()
-		go a.Follow(t.Context(), a.service())
+		a.Follow(t.Context(), a.service())
 		a.counter = 5
 		made := 0
 		type report struct {
