@@ -50,8 +50,8 @@ type lane struct {
 	free time.Time
 	sent chan packet
 	// carried, lost and dropped count packets: those that arrived, those that were lost on the way, and those that found
-	// the queue full.
-	carried, lost, dropped atomic.Int64
+	// the queue full. bytes are those of the packets that arrived.
+	carried, lost, dropped, bytes atomic.Int64
 }
 
 // packet is on its way.
@@ -163,6 +163,7 @@ func (l *lane) pass(now time.Time, n int) (due time.Time, arrives bool) {
 	}
 	l.free = l.free.Add(time.Duration(n*8) * time.Microsecond / time.Duration(l.path.Mbits))
 	l.carried.Add(1)
+	l.bytes.Add(int64(n))
 	return l.free.Add(l.path.RTT / 2), true
 }
 
@@ -175,6 +176,9 @@ func (l *lane) deliver() {
 		_, _ = l.out.Write(p.data) // what an interface that goes down does not take is lost, too
 	}
 }
+
+// Sent is how many bytes have arrived at the receiver's end, with the headers of packets and segments.
+func (w *Wide) Sent(context.Context) (int64, error) { return w.lanes[0].bytes.Load(), nil }
 
 // String tells what became of the packets of both directions.
 func (w *Wide) String() string {

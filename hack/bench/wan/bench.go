@@ -77,19 +77,19 @@ func (o *options) cells(quick bool) []cell {
 	return []cell{
 		{
 			name: "long", about: fmt.Sprintf("4 files of noise, %d MiB together", long),
-			without: []string{viaSSH},
+			without: []string{oursHigh, viaSSH},
 			make:    func(root string) error { return noise(root, 4, long<<20/4) },
 		},
 		{
 			name: "lossy", about: fmt.Sprintf("4 files of noise, %d MiB together, and 1 %% of all packets is lost", lossy),
-			loss: 0.01, without: []string{viaSSH},
+			loss: 0.01, without: []string{oursHigh, viaSSH},
 			make: func(root string) error { return noise(root, 4, lossy<<20/4) },
 		},
 		{
 			name: "small", about: fmt.Sprintf("%d files of 4 KiB of JSON", small*1000),
 			make: func(root string) error { return trees.Small(root, small) },
 			// SFTP has several requests for each file, 16 files at once: it takes minutes for 2,000 of them.
-			without: []string{viaSFTP, viaSSH},
+			without: []string{oursHigh, viaSFTP, viaSSH},
 		},
 		{name: "hundred", about: fmt.Sprintf(short, 100), mbits: 100, make: trees.Deep},
 		{name: "gigabit", about: fmt.Sprintf(short, 1000), mbits: 1000, make: trees.Deep},
@@ -114,6 +114,8 @@ func (c cell) speed() int { return cmp.Or(c.mbits, linkMbits) }
 // link is one that a contender has for a turn. String says what passed.
 type link interface {
 	fmt.Stringer
+	// Sent is how many bytes went to the receiver.
+	Sent(ctx context.Context) (int64, error)
 	pair() *network.Pair
 	Close() error
 }
@@ -170,8 +172,11 @@ type result struct {
 	samples []sample
 }
 
-// sample is one run. CPU is that of the whole system, all that is not idle.
-type sample struct{ wall, cpu time.Duration }
+// sample is one run. CPU is that of the whole system, all that is not idle. sent are bytes on the link.
+type sample struct {
+	wall, cpu time.Duration
+	sent      int64
+}
 
 func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	for _, path := range []*string{&o.agent, &o.rclone} {
@@ -288,6 +293,9 @@ func (o *options) turn(
 		return s, err
 	}
 	s.cpu = after - busy
+	if s.sent, err = link.Sent(ctx); err != nil {
+		return s, err
+	}
 	harness.Log("%s, run %d: %s: %.2f s; %s", c.name, round+1, one.name, s.wall.Seconds(), link)
 	got, err := trees.Measure(destination)
 	if err == nil && (got.Files != want.Files || got.Bytes != want.Bytes) {

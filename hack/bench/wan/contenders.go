@@ -21,6 +21,7 @@ import (
 // Names of contenders.
 const (
 	ours       = "lighterage"
+	oursHigh   = "lighterage, level High"
 	viaStunnel = "rsync through stunnel"
 	viaSSH     = "rsync over ssh"
 	viaSFTP    = "rclone over SFTP"
@@ -47,7 +48,11 @@ type contender struct {
 
 // contenders are all, but for those that need sshd where there is none.
 func contenders() []contender {
-	all := []contender{{ours, setUpOurs}, {viaStunnel, setUpRsync}, {viaTLS, setUpTar}}
+	all := []contender{
+		{ours, setUpOurs(wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST)},
+		{oursHigh, setUpOurs(wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH)},
+		{viaStunnel, setUpRsync}, {viaTLS, setUpTar},
+	}
 	if movers.HasSSHD() {
 		all = append(all, contender{viaSFTP, setUpRclone}, contender{viaSSH, setUpSSH})
 	}
@@ -76,17 +81,23 @@ func (w way) send(ctx context.Context, command ...string) error {
 	return nil
 }
 
-// setUpOurs has what a Transfer without settings has: mode Auto, and the destination is verified.
-func setUpOurs(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
-	pair, err := transfer.NewPairOver(ctx, name, w.link, w.dir, o.agent, w.source, w.destination, &wirev1.CompressionSettings{
-		Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-		Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED, Codecs: []string{"deflate", "zstd"},
-	})
-	*w.served = append(*w.served, pair.Processes()...)
-	return func(ctx context.Context) error {
-		_, _, err := pair.Move(ctx, func(harness.PID) {})
-		return err
-	}, err
+// setUpOurs has what a Transfer without settings but that level has: mode Auto, which goes up to it, and the destination
+// is verified.
+func setUpOurs(
+	level wirev1.CompressionLevel,
+) func(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
+	return func(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
+		settings := &wirev1.CompressionSettings{
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: level,
+			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED, Codecs: []string{"deflate", "zstd"},
+		}
+		pair, err := transfer.NewPairOver(ctx, name, w.link, w.dir, o.agent, w.source, w.destination, settings)
+		*w.served = append(*w.served, pair.Processes()...)
+		return func(ctx context.Context) error {
+			_, _, err := pair.Move(ctx, func(harness.PID) {})
+			return err
+		}, err
+	}
 }
 
 // setUpRsync is an rsync daemon behind a stunnel, and another stunnel before the client, with VolSync's options.
