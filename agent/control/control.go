@@ -7,12 +7,16 @@ package control
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
+
+// maxPatience bounds for how long a question waits.
+const maxPatience = 10 * time.Second
 
 // Reporter says how far an agent is. It is safe for concurrent use and cheap, and every report is the caller's to keep.
 type Reporter interface {
@@ -26,6 +30,9 @@ type Options struct {
 	Pause func()
 	// Limit changes how many bytes per second the agent writes at most, 0 for any; nil: it has no such limit.
 	Limit func(bytesPerSecond uint64) error
+	// Ended is closed when the report is final, or the server is about to stop. Until then a question may wait; nil: no
+	// question waits.
+	Ended <-chan struct{}
 }
 
 // NewServer returns the service that hands out a reporter's reports and takes what the manager wants.
@@ -65,6 +72,17 @@ func (s *server) Pause(ctx context.Context, _ *wirev1.PauseRequest) (*wirev1.Pau
 	return &wirev1.PauseResponse{}, nil
 }
 
-func (s *server) GetReport(ctx context.Context, _ *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
-	return &wirev1.GetReportResponse{Report: s.find(ctx).Reporter.Report()}, nil
+func (s *server) GetReport(ctx context.Context, in *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
+	of := s.find(ctx)
+	if patience := min(in.GetPatience().AsDuration(), maxPatience); patience > 0 && of.Ended != nil {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-of.Ended:
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	return &wirev1.GetReportResponse{Report: of.Reporter.Report()}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -82,8 +83,12 @@ func NewAgents(o Options) Agents {
 }
 
 func (a *agents) Report(ctx context.Context, target Target) (*wirev1.Report, error) {
+	request := &wirev1.GetReportRequest{}
+	if target.Patience > 0 {
+		request.Patience = durationpb.New(target.Patience)
+	}
 	return ask(ctx, a, target, "report", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.Report, error) {
-		response, err := wirev1.NewAgentClient(conn).GetReport(ctx, &wirev1.GetReportRequest{})
+		response, err := wirev1.NewAgentClient(conn).GetReport(ctx, request)
 		return response.GetReport(), err
 	})
 }
@@ -179,8 +184,9 @@ func encode(config proto.Message) ([]byte, error) {
 func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
 	question func(context.Context, *grpc.ClientConn) (*Answer, error),
 ) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout+target.Patience)
 	defer cancel()
+	target.Patience = 0 // It is a connection's no more than the question is.
 	conn, err := a.connection(ctx, target)
 	if err != nil {
 		return nil, err

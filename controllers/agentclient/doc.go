@@ -7,6 +7,7 @@ package agentclient
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -42,6 +43,9 @@ type Target struct {
 	ServerName string
 	// Soon: it is asked again within seconds, so the connection is kept.
 	Soon bool
+	// Patience is how long an agent that sends or receives may wait for its end with its report; 0: it answers at once, as
+	// agents of earlier releases do in any case.
+	Patience time.Duration
 }
 
 // Agents asks agents of this cluster. Every method is idempotent, may be retried and is bounded by a short deadline of

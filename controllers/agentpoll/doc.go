@@ -9,6 +9,9 @@
 // else when it is its object's turn to show progress. Turns are taken by the object whose progress is oldest, at most
 // 20 of them a second, so the more objects there are the older is what they show: with n runs n/16 seconds, at least 5.
 //
+// Agents of runs that have just begun answer when they end, so that a short run is complete when its agent says so, and
+// not when the kubelet has noticed that.
+//
 // Agents that do not answer are asked less and less often, and have slots of their own, so that those that do answer do
 // not wait for them.
 package agentpoll
@@ -43,6 +46,11 @@ const (
 	// retryFirst doubles with each question in vain, up to retryLast, or the interval of agents that answer if that is
 	// longer.
 	retryFirst, retryLast = 2 * time.Second, time.Minute
+
+	// An agent of class Runs that is younger than youth has patience to answer when its run ends. Of mostPatient questions
+	// at once, that is: the others are asked as older ones are.
+	youth, patience = 10 * time.Second, 2 * time.Second
+	mostPatient     = 32
 
 	// turnsPerSecond bounds what is written of progress; objects of class Runs take at most runTurnsPerSecond of it.
 	turnsPerSecond, runTurnsPerSecond = 20, 16

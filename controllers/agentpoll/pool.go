@@ -29,6 +29,8 @@ type Pool struct {
 	kinds    []*kind
 	// lines have the objects that wait for a turn, the one with the oldest progress first.
 	lines [classCount]*list.List
+	// patient counts the questions under way that wait for a run's end.
+	patient int
 	// nextTurn is when the next turn may be had by anybody, nextRunTurn by a run; nextFirst is for first questions.
 	nextTurn, nextRunTurn, nextFirst time.Time
 }
@@ -43,6 +45,9 @@ type agent struct {
 	asking   bool
 	gone     bool
 	asked    bool
+	// since is when it was first to be asked. hasty: it answers at once, whatever patience there is.
+	since time.Time
+	hasty bool
 	turn     bool
 	report   any
 	heard    time.Time
@@ -161,6 +166,10 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 		config = nil
 	}
 	target.Soon = p.interval(k.class) <= soon
+	if a.young(time.Now()) && p.patient < mostPatient {
+		target.Patience = patience
+		p.patient++
+	}
 	p.asking.Go(func() {
 		asked := time.Now()
 		report, unfit, err := k.ask(ctx, target, config)
@@ -172,6 +181,10 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 		defer p.mu.Unlock()
 		p.underWay[l]--
 		a.asking = false
+		if target.Patience > 0 {
+			p.patient--
+			a.hasty = time.Since(asked) < target.Patience
+		}
 		if unfit {
 			a.unfit = config.GetGeneration()
 		}
@@ -181,15 +194,24 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 			return
 		}
 		now := time.Now()
-		if err == nil {
+		switch {
+		case err == nil && target.Patience > 0: // It was made after it was asked for.
+			a.answered(report, now, now, news)
+		case err == nil:
 			a.answered(report, asked, now, news)
-		} else {
+		default:
 			a.failed(err, asked, now)
 		}
 		heap.Push(&p.queues[a.lane()], a)
 		a.turn = false
 		a.object.settle()
 	})
+}
+
+// young reports whether the next question to an agent is to wait for its end: the shorter a run is, the more it matters
+// to learn of that at once.
+func (a *agent) young(now time.Time) bool {
+	return a.object.kind.class == Runs && a.report != nil && !a.hasty && a.failures == 0 && now.Sub(a.since) < youth
 }
 
 func (a *agent) lane() lane {
@@ -209,6 +231,11 @@ func (a *agent) answered(report any, asked, now time.Time, news bool) {
 	again := a.silent
 	a.report, a.heard, a.asked, a.next = report, asked, true, now.Add(pause)
 	a.failures, a.vain, a.err, a.silent = 0, time.Time{}, nil, false
+	if pool := a.object.kind.pool; a.young(now) && pool.patient < mostPatient {
+		if next := later(now, pool.nextFirst); next.Before(a.next) { // A manager that starts has many that seem young.
+			a.next, pool.nextFirst = next, next.Add(firstSpacing)
+		}
+	}
 	switch {
 	case again && a.object.place != nil && a.object.spend(now):
 		// What was shown meanwhile is that it is silent.
@@ -245,7 +272,7 @@ func (p *Pool) interval(class Class) time.Duration {
 }
 
 func (p *Pool) add(o *object, target Target, now time.Time) *agent {
-	a := &agent{object: o, target: target, next: later(now, p.nextFirst)}
+	a := &agent{object: o, target: target, next: later(now, p.nextFirst), since: now}
 	p.nextFirst = a.next.Add(firstSpacing)
 	p.agents[o.kind.class]++
 	heap.Push(&p.queues[answering], a)

@@ -71,6 +71,16 @@ func Observe(job *batchv1.Job, pod *corev1.Pod) State {
 	return state
 }
 
+// Heard is the state by what the agent said while it ran: one that has succeeded has nothing more to say, and the
+// kubelet notices up to a second later that it has ended. How one has failed is read from its pod, without which no
+// other attempt begins.
+func (s State) Heard(report *wirev1.Report) State {
+	if s.Phase == Running && report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED {
+		s.Phase, s.Ready, s.Final = Ended, false, agentreport.Bounded(report)
+	}
+	return s
+}
+
 // OfReceiver is the state of one of several receivers of an agent, of which it said what was heard.
 func (s State) OfReceiver(name string, heard *wirev1.Report) State {
 	switch {

@@ -139,3 +139,27 @@ func TestPreempted(t *testing.T) {
 		t.Errorf("it has succeeded: %+v", state)
 	}
 }
+
+// TestHeard: an agent that runs and says that it has succeeded has ended; nothing else that it says ends it.
+func TestHeard(t *testing.T) {
+	report := func(state wirev1.AgentState) *wirev1.Report { return &wirev1.Report{State: state, Version: "v9"} }
+	succeeded := report(wirev1.AgentState_AGENT_STATE_SUCCEEDED)
+	for name, test := range map[string]struct {
+		phase attempt.Phase
+		heard *wirev1.Report
+		want  attempt.Phase
+	}{
+		"nothing":       {attempt.Running, nil, attempt.Running},
+		"at work":       {attempt.Running, report(wirev1.AgentState_AGENT_STATE_TRANSFERRING), attempt.Running},
+		"failed":        {attempt.Running, report(wirev1.AgentState_AGENT_STATE_FAILED), attempt.Running},
+		"succeeded":     {attempt.Running, succeeded, attempt.Ended},
+		"of before":     {attempt.Starting, succeeded, attempt.Starting},
+		"it has no Job": {attempt.Absent, succeeded, attempt.Absent},
+	} {
+		state := attempt.State{Phase: test.phase, Ready: true}.Heard(test.heard)
+		ended := state.Phase == attempt.Ended
+		if state.Phase != test.want || ended == state.Ready || ended != (state.Final.GetVersion() == "v9") {
+			t.Errorf("%s: %+v", name, state)
+		}
+	}
+}

@@ -319,7 +319,8 @@ func (d *deliveryDecision) follow() {
 		})
 	}
 	status.Endpoint, status.ServerName = "", ""
-	if state.Phase == attempt.Running && state.Ready {
+	// An agent that has answered serves the sender, too, which the kubelet says up to a second later.
+	if state.Phase == attempt.Running && (state.Ready || d.facts.Report != nil) {
 		status.Endpoint = net.JoinHostPort(state.IP, strconv.Itoa(agentpod.DataPort))
 		status.ServerName = pki.ReceiveServerName(string(d.delivery.UID))
 	}

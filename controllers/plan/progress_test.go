@@ -79,10 +79,20 @@ func TestEarlyReportsOfReceivers(t *testing.T) {
 	delivery, facts := newDelivery("mine", 1), goodDeliveryFacts()
 	delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
 	facts.Job, facts.Pod = &batchv1.Job{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-	facts.Report, facts.Early = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_WAITING}, true
+	facts.Early = true
+	if starting := plan.DecideDelivery(delivery, facts, image).Status; starting.Endpoint != "" {
+		t.Errorf("before anybody knows that it serves: %q", starting.Endpoint)
+	}
+	facts.Pod.Status.ContainerStatuses[0].Started = ptr.To(true)
+	if started := plan.DecideDelivery(delivery, facts, image).Status; started.Endpoint == "" {
+		t.Error("the kubelet says that it has started, and senders are not told where it is")
+	}
+	// Its answer comes before the kubelet says so.
+	facts.Pod.Status.ContainerStatuses[0].Started = nil
+	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_WAITING}
 	delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
-	if delivery.Status.Phase != v1alpha1.DeliveryWaiting {
-		t.Fatal(delivery.Status.Phase)
+	if delivery.Status.Phase != v1alpha1.DeliveryWaiting || delivery.Status.Endpoint == "" {
+		t.Fatalf("%s, %q", delivery.Status.Phase, delivery.Status.Endpoint)
 	}
 	facts.Report = moving()
 	delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
@@ -93,11 +103,28 @@ func TestEarlyReportsOfReceivers(t *testing.T) {
 	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Progress.Bytes != 100 {
 		t.Errorf("shown early: %+v", early.Status.Progress)
 	}
-	// The agent has started now, and senders wait for that.
-	facts.Pod.Status.ContainerStatuses[0].Started = ptr.To(true)
-	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Endpoint == "" ||
-		early.Status.Progress.Bytes != 500 {
-		t.Errorf("%+v", early.Status)
+}
+
+// TestEnds: a Transfer whose agent says that it has succeeded is complete before its pod is; how it failed the pod says.
+func TestEnds(t *testing.T) {
+	for state, want := range map[wirev1.AgentState]v1alpha1.TransferPhase{
+		wirev1.AgentState_AGENT_STATE_SUCCEEDED: v1alpha1.TransferComplete,
+		wirev1.AgentState_AGENT_STATE_FAILED:    v1alpha1.TransferTransferring,
+	} {
+		for _, early := range []bool{false, true} {
+			transfer, facts := running(1)
+			facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+			facts.Report = moving()
+			transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+			facts.Report, facts.Early = moving(), early
+			facts.Report.State, facts.Report.Progress.Bytes = state, 700
+			transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+			ended := transfer.Status.Run.CompletionTime != nil
+			if succeeds := want == v1alpha1.TransferComplete; transfer.Status.Phase != want || ended != succeeds ||
+				succeeds && transfer.Status.Progress.Bytes != 700 {
+				t.Errorf("%v: %+v", state, transfer.Status)
+			}
+		}
 	}
 }
 

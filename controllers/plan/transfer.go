@@ -405,6 +405,8 @@ func (d *transferDecision) follow() {
 	state := attempt.Observe(d.facts.Job, d.facts.Pod)
 	if d.shares() {
 		state = state.OfReceiver(destinationOf(d.facts.Whole, d.transfer.Name), d.facts.Report)
+	} else {
+		state = state.Heard(d.facts.Report)
 	}
 	if state.Suspended && d.facts.Pod == nil && d.transfer.Status.Run.Node != "" {
 		state = state.Preempted()
@@ -535,6 +537,9 @@ func (d *transferDecision) followRunning() {
 	}
 	rate := d.facts.Samples.Rate()
 	d.apply(report, rate)
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_FAILED {
+		return // Its pod is about to say so.
+	}
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_OPENING {
 		message := report.GetDetail()
 		if message == "" {

@@ -404,17 +404,25 @@ func (a *agent) end(report ending, err error) error {
 	return errors.Join(err, control.WriteTermination(a.terminationLog, final))
 }
 
-// serveControl answers the manager, which may change the pace of an agent that has one.
+// serveControl answers the manager, which may change the pace of an agent that has one. Questions that wait for the end
+// are answered when it is stopped.
 func (a *agent) serveControl(
 	files *transport.Files, address string, reporter control.Reporter, pace *transport.Pace,
 ) (stop func(), err error) {
-	server := transport.NewControlServer(files)
-	options := control.Options{Reporter: reporter, Pause: a.pause}
+	server, ended := transport.NewControlServer(files), make(chan struct{})
+	options := control.Options{Reporter: reporter, Pause: a.pause, Ended: ended}
 	if pace != nil {
 		options.Limit = pace.Set
 	}
 	wirev1.RegisterAgentServer(server, control.NewServer(options))
-	return a.serveManager(server, address)
+	stopServer, err := a.serveManager(server, address)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		close(ended)
+		stopServer()
+	}, nil
 }
 
 type server interface {

@@ -12,6 +12,7 @@ package wirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -287,7 +288,9 @@ func (*SetBandwidthLimitResponse) Descriptor() ([]byte, []int) {
 }
 
 type GetReportRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// patience: the agent answers when its run has ended, or after this time; at most 10 s. Absent, and agents of earlier releases: at once.
+	Patience      *durationpb.Duration `protobuf:"bytes,1,opt,name=patience,proto3" json:"patience,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -320,6 +323,13 @@ func (x *GetReportRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetReportRequest.ProtoReflect.Descriptor instead.
 func (*GetReportRequest) Descriptor() ([]byte, []int) {
 	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetReportRequest) GetPatience() *durationpb.Duration {
+	if x != nil {
+		return x.Patience
+	}
+	return nil
 }
 
 type GetReportResponse struct {
@@ -1318,13 +1328,14 @@ var File_agent_wire_v1_control_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/wire/v1/control.proto\x12\x12lighterage.wire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\"\x0e\n" +
+	"\x1bagent/wire/v1/control.proto\x12\x12lighterage.wire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\"\x0e\n" +
 	"\fPauseRequest\"\x0f\n" +
 	"\rPauseResponse\"C\n" +
 	"\x18SetBandwidthLimitRequest\x12'\n" +
 	"\x0fbandwidth_limit\x18\x01 \x01(\x04R\x0ebandwidthLimit\"\x1b\n" +
-	"\x19SetBandwidthLimitResponse\"\x12\n" +
-	"\x10GetReportRequest\"G\n" +
+	"\x19SetBandwidthLimitResponse\"I\n" +
+	"\x10GetReportRequest\x125\n" +
+	"\bpatience\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"G\n" +
 	"\x11GetReportResponse\x122\n" +
 	"\x06report\x18\x01 \x01(\v2\x1a.lighterage.wire.v1.ReportR\x06report\"U\n" +
 	"\x11GetProfileRequest\x12@\n" +
@@ -1463,40 +1474,42 @@ var file_agent_wire_v1_control_proto_goTypes = []any{
 	(*AcceleratorShareUse)(nil),       // 18: lighterage.wire.v1.AcceleratorShareUse
 	(*AcceleratorCounters)(nil),       // 19: lighterage.wire.v1.AcceleratorCounters
 	nil,                               // 20: lighterage.wire.v1.AcceleratorWeights.NamespacesEntry
-	(*Report)(nil),                    // 21: lighterage.wire.v1.Report
-	(CompressionLevel)(0),             // 22: lighterage.wire.v1.CompressionLevel
-	(*timestamppb.Timestamp)(nil),     // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 21: google.protobuf.Duration
+	(*Report)(nil),                    // 22: lighterage.wire.v1.Report
+	(CompressionLevel)(0),             // 23: lighterage.wire.v1.CompressionLevel
+	(*timestamppb.Timestamp)(nil),     // 24: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_control_proto_depIdxs = []int32{
-	21, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
-	9,  // 1: lighterage.wire.v1.GetProfileRequest.weights:type_name -> lighterage.wire.v1.AcceleratorWeights
-	20, // 2: lighterage.wire.v1.AcceleratorWeights.namespaces:type_name -> lighterage.wire.v1.AcceleratorWeights.NamespacesEntry
-	14, // 3: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
-	12, // 4: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
-	22, // 5: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
-	0,  // 6: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
-	11, // 7: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
-	23, // 8: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
-	13, // 9: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	16, // 10: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
-	15, // 11: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
-	1,  // 12: lighterage.wire.v1.NetworkMeasurement.interrupt_accounting:type_name -> lighterage.wire.v1.InterruptAccounting
-	19, // 13: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
-	17, // 14: lighterage.wire.v1.AcceleratorUse.shares:type_name -> lighterage.wire.v1.AcceleratorSharing
-	18, // 15: lighterage.wire.v1.AcceleratorSharing.kinds:type_name -> lighterage.wire.v1.AcceleratorShareUse
-	6,  // 16: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
-	2,  // 17: lighterage.wire.v1.Agent.Pause:input_type -> lighterage.wire.v1.PauseRequest
-	4,  // 18: lighterage.wire.v1.Agent.SetBandwidthLimit:input_type -> lighterage.wire.v1.SetBandwidthLimitRequest
-	8,  // 19: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
-	7,  // 20: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
-	3,  // 21: lighterage.wire.v1.Agent.Pause:output_type -> lighterage.wire.v1.PauseResponse
-	5,  // 22: lighterage.wire.v1.Agent.SetBandwidthLimit:output_type -> lighterage.wire.v1.SetBandwidthLimitResponse
-	10, // 23: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	21, // 0: lighterage.wire.v1.GetReportRequest.patience:type_name -> google.protobuf.Duration
+	22, // 1: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
+	9,  // 2: lighterage.wire.v1.GetProfileRequest.weights:type_name -> lighterage.wire.v1.AcceleratorWeights
+	20, // 3: lighterage.wire.v1.AcceleratorWeights.namespaces:type_name -> lighterage.wire.v1.AcceleratorWeights.NamespacesEntry
+	14, // 4: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
+	12, // 5: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
+	23, // 6: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
+	0,  // 7: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
+	11, // 8: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
+	24, // 9: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
+	13, // 10: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
+	16, // 11: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
+	15, // 12: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
+	1,  // 13: lighterage.wire.v1.NetworkMeasurement.interrupt_accounting:type_name -> lighterage.wire.v1.InterruptAccounting
+	19, // 14: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
+	17, // 15: lighterage.wire.v1.AcceleratorUse.shares:type_name -> lighterage.wire.v1.AcceleratorSharing
+	18, // 16: lighterage.wire.v1.AcceleratorSharing.kinds:type_name -> lighterage.wire.v1.AcceleratorShareUse
+	6,  // 17: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
+	2,  // 18: lighterage.wire.v1.Agent.Pause:input_type -> lighterage.wire.v1.PauseRequest
+	4,  // 19: lighterage.wire.v1.Agent.SetBandwidthLimit:input_type -> lighterage.wire.v1.SetBandwidthLimitRequest
+	8,  // 20: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
+	7,  // 21: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
+	3,  // 22: lighterage.wire.v1.Agent.Pause:output_type -> lighterage.wire.v1.PauseResponse
+	5,  // 23: lighterage.wire.v1.Agent.SetBandwidthLimit:output_type -> lighterage.wire.v1.SetBandwidthLimitResponse
+	10, // 24: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
+	21, // [21:25] is the sub-list for method output_type
+	17, // [17:21] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_control_proto_init() }
