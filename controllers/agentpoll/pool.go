@@ -40,14 +40,14 @@ type agent struct {
 	object *object
 	target Target
 	// next is when to ask it; index is its place in the queue, -1 while it is in none.
-	next     time.Time
-	index    int
-	asking   bool
-	gone     bool
-	asked    bool
+	next   time.Time
+	index  int
+	asking bool
+	gone   bool
+	asked  bool
 	// since is when it was first to be asked. hasty: it answers at once, whatever patience there is.
-	since time.Time
-	hasty bool
+	since    time.Time
+	hasty    bool
 	turn     bool
 	report   any
 	heard    time.Time
