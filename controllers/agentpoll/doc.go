@@ -48,9 +48,10 @@ const (
 	retryFirst, retryLast = 2 * time.Second, time.Minute
 
 	// An agent of class Runs that is younger than youth has patience to answer when its run ends. Of mostPatient questions
-	// at once, that is: the others are asked as older ones are.
+	// at once, that is: the others are asked as older ones are. patientSpacing is the time between two of them.
 	youth, patience = 10 * time.Second, 2 * time.Second
 	mostPatient     = 32
+	patientSpacing  = 50 * time.Millisecond
 
 	// turnsPerSecond bounds what is written of progress; objects of class Runs take at most runTurnsPerSecond of it.
 	turnsPerSecond, runTurnsPerSecond = 20, 16

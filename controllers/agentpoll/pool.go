@@ -31,8 +31,9 @@ type Pool struct {
 	lines [classCount]*list.List
 	// patient counts the questions under way that wait for a run's end.
 	patient int
-	// nextTurn is when the next turn may be had by anybody, nextRunTurn by a run; nextFirst is for first questions.
-	nextTurn, nextRunTurn, nextFirst time.Time
+	// nextTurn is when the next turn may be had by anybody, nextRunTurn by a run; nextFirst is for first questions,
+	// nextPatient for those that wait.
+	nextTurn, nextRunTurn, nextFirst, nextPatient time.Time
 }
 
 // agent is one that is asked.
@@ -183,7 +184,7 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 		a.asking = false
 		if target.Patience > 0 {
 			p.patient--
-			a.hasty = time.Since(asked) < target.Patience
+			a.hasty = err == nil && time.Since(asked) < target.Patience*9/10
 		}
 		if unfit {
 			a.unfit = config.GetGeneration()
@@ -231,10 +232,10 @@ func (a *agent) answered(report any, asked, now time.Time, news bool) {
 	again := a.silent
 	a.report, a.heard, a.asked, a.next = report, asked, true, now.Add(pause)
 	a.failures, a.vain, a.err, a.silent = 0, time.Time{}, nil, false
-	if pool := a.object.kind.pool; a.young(now) && pool.patient < mostPatient {
-		if next := later(now, pool.nextFirst); next.Before(a.next) { // A manager that starts has many that seem young.
-			a.next, pool.nextFirst = next, next.Add(firstSpacing)
-		}
+	pool := a.object.kind.pool
+	// A manager that starts has many that seem young.
+	if next := later(now, pool.nextPatient); a.young(next) && pool.patient < mostPatient && next.Before(a.next) {
+		a.next, pool.nextPatient = next, next.Add(patientSpacing)
 	}
 	switch {
 	case again && a.object.place != nil && a.object.spend(now):

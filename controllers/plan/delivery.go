@@ -310,7 +310,7 @@ func (d *deliveryDecision) start() {
 }
 
 func (d *deliveryDecision) follow() {
-	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	state := attempt.Observe(d.facts.Job, d.facts.Pod).Heard(d.facts.Report)
 	status := &d.delivery.Status
 	if state.Node != "" {
 		status.Run.Node = state.Node
@@ -397,6 +397,9 @@ func (d *deliveryDecision) followRunning() {
 		return
 	}
 	d.apply(report, d.facts.Samples.Rate())
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_FAILED {
+		return // Its pod is about to say so.
+	}
 	d.set(v1alpha1.DeliveryReceiving, conditions.Reconciling(v1alpha1.ReasonTransferring, "data is arriving"))
 }
 

@@ -149,6 +149,9 @@ func Pausing(transfer *v1alpha1.Transfer) bool {
 // report; at the next look whatever is left is removed. held is nil when the run may go on already.
 func (d *transferDecision) pause(held *hold) {
 	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	if !d.shares() {
+		state = state.Heard(d.facts.Report)
+	}
 	begun := Pausing(d.transfer)
 	if state.Phase == attempt.Ended && !(begun && stopped(state.Final)) {
 		d.finish(state.Final)

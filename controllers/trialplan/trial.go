@@ -231,7 +231,7 @@ func (d *decision) startingMessage() string {
 
 // follow looks after the attempt that status names.
 func (d *decision) follow() {
-	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	state := attempt.Observe(d.facts.Job, d.facts.Pod).Heard(d.facts.Report)
 	if state.Node != "" {
 		d.trial.Status.Run.Node = state.Node
 		explain := func(node string) v1alpha1.PlacementStatus {

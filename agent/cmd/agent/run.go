@@ -336,6 +336,8 @@ func (a *agent) receive(ctx context.Context) error {
 	a.known = knownOn(node.ReadHost(), c.GetFigures())
 	files := transport.NewFiles(a.configDir)
 	report := receive.NewReport()
+	stop := func() {}
+	defer func() { stop() }() // after the final report, for which the manager may be waiting
 
 	err = func() error {
 		destination, err := openDestination(&c)
@@ -368,11 +370,11 @@ func (a *agent) receive(ctx context.Context) error {
 		wirev1.RegisterReceiverServer(server, receiver)
 		defer a.serve(server, transport.Listen(listener, &report.Wire, maxDataConns))()
 		// The control port is what tells others that the agent is ready, so it comes last.
-		stop, err := a.serveControl(files, c.GetControlAddress(), report, nil)
+		stopControl, err := a.serveControl(files, c.GetControlAddress(), report, nil)
 		if err != nil {
 			return err
 		}
-		defer stop()
+		stop = stopControl
 		return receiver.Wait(ctx)
 	}()
 	return a.end(report, err)
