@@ -586,9 +586,14 @@ bench-policy: tools-go ## Measure what mode Auto loses against the best fixed ch
 	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 
 .PHONY: bench-wan
-bench-wan: build ## Measure moving trees over 200 Mbit/s with a round-trip time of 100 ms and losses, and over 100 Mbit/s and 1 Gbit/s, beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
+bench-wan: build ## Measure moving trees over 200 Mbit/s with a round-trip time of 100 ms and losses, beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) wan
 	env=$$(hack/objectstores.sh rclone); eval "$$env"; $(BENCHMARK) wan $(EXTENT) -only "$(BENCH_ONLY)"
+
+.PHONY: bench-links
+bench-links: build ## Measure moving a mixed tree over 100 Mbit/s and 1 Gbit/s beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
+	$(ENSURE) wan
+	env=$$(hack/objectstores.sh rclone); eval "$$env"; $(BENCHMARK) links $(EXTENT) -only "$(BENCH_ONLY)"
 
 .PHONY: bench-rest
 bench-rest: build ## Measure records that rest compressed by the application, as cargo and both, in memory and on a slow disk; needs root, 5 GiB in /dev/shm and in /var/tmp (BENCH=quick: a look, no result)

@@ -25,6 +25,6 @@ func main() {
 	harness.Main(
 		codec.Benchmark(), fanout.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(),
 		online.Benchmark(), policy.Benchmark(), queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(),
-		transfer.Block(), transfer.Checkpoint(), transfer.Memory(), wan.Benchmark(),
+		transfer.Block(), transfer.Checkpoint(), transfer.Memory(), wan.Benchmark(), wan.Links(),
 	)
 }

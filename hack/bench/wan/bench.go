@@ -1,9 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wan measures moving trees over links: a long one, with delay and loss of packets, and short ones. Our agents
-// are beside rsync through stunnel, which is how VolSync moves data, and over ssh, rclone over SFTP, and tar through
-// TLS, in one run.
+// Package wan measures moving trees over links: a long one, with delay and loss of packets, and in a benchmark of their
+// own short ones. Our agents are beside rsync through stunnel, which is how VolSync moves data, and over ssh, rclone over
+// SFTP, and tar through TLS, in one run.
 package wan
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	name = "wan"
+	wideName, linksName = "wan", "links"
 	// linkMbits and linkRTT are those of the long link.
 	linkMbits, linkRTT = 200, 100 * time.Millisecond
 	// longRuns are made of each contender over the long link, which sets the pace, so that runs differ little; shortRuns
@@ -35,22 +35,42 @@ const (
 )
 
 type options struct {
+	// name of the benchmark, template of its report, and what it measures.
+	name, template string
+	cells          func(quick bool) []cell
+	// contenders of it; runs are made of each.
+	contenders []contender
+
 	agent, rclone, work, only string
 	runs                      int
 }
 
-// Benchmark is that of long links.
+// Benchmark is that of a long link.
 func Benchmark() harness.Benchmark {
-	o := &options{}
+	o := &options{
+		name: wideName, template: wideTemplate, cells: wideCells, contenders: contenders(ours, viaStunnel, viaTLS, viaSFTP),
+		runs: longRuns,
+	}
+	return o.benchmark("moving trees over a long link beside rsync, rclone and tar; needs root and /dev/net/tun")
+}
+
+// Links is the benchmark of links without delay.
+func Links() harness.Benchmark {
+	o := &options{
+		name: linksName, template: linksTemplate, cells: shortCells,
+		contenders: contenders(ours, oursHigh, viaStunnel, viaSSH, viaSFTP, viaTLS), runs: shortRuns,
+	}
+	return o.benchmark("moving a tree over links without delay beside rsync, rclone and tar; needs root")
+}
+
+func (o *options) benchmark(about string) harness.Benchmark {
 	return harness.Benchmark{
-		Name: name, About: "moving trees over links beside rsync, rclone and tar; needs root and /dev/net/tun",
+		Name: o.name, About: about,
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&o.agent, "agent", "bin/agent", "the agent's binary")
 			f.StringVar(&o.rclone, "rclone", os.Getenv("LIGHTERAGE_RCLONE"), "rclone's binary")
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are, in a directory of their own")
-			f.StringVar(&o.only, "only", "", "measure one cell alone: long, lossy, small, hundred or gigabit")
-			f.IntVar(&o.runs, "runs", 0, fmt.Sprintf("runs of each contender; 0: %d over short links and %d over the long one",
-				shortRuns, longRuns))
+			f.StringVar(&o.only, "only", "", "measure one cell alone, by its name")
 		},
 		Run:   o.run,
 		Roles: map[string]func(context.Context, []string) error{transfer.GatewayRole: transfer.ServeGateway},
@@ -68,8 +88,8 @@ type cell struct {
 	without []string
 }
 
-// cells are a long link that loses nothing, one that loses packets, and many files over it; and short links.
-func (o *options) cells(quick bool) []cell {
+// wideCells are a long link that loses nothing, one that loses packets, and many files over it.
+func wideCells(quick bool) []cell {
 	long, lossy, small := 256, 8, 20
 	if quick {
 		long, lossy, small = 64, 4, 2
@@ -77,20 +97,24 @@ func (o *options) cells(quick bool) []cell {
 	return []cell{
 		{
 			name: "long", about: fmt.Sprintf("4 files of noise, %d MiB together", long),
-			without: []string{oursHigh, viaSSH},
-			make:    func(root string) error { return noise(root, 4, long<<20/4) },
+			make: func(root string) error { return noise(root, 4, long<<20/4) },
 		},
 		{
 			name: "lossy", about: fmt.Sprintf("4 files of noise, %d MiB together, and 1 %% of all packets is lost", lossy),
-			loss: 0.01, without: []string{oursHigh, viaSSH},
+			loss: 0.01,
 			make: func(root string) error { return noise(root, 4, lossy<<20/4) },
 		},
 		{
 			name: "small", about: fmt.Sprintf("%d files of 4 KiB of JSON", small*1000),
 			make: func(root string) error { return trees.Small(root, small) },
 			// SFTP has several requests for each file, 16 files at once: it takes minutes for 2,000 of them.
-			without: []string{oursHigh, viaSFTP, viaSSH},
+			without: []string{viaSFTP},
 		},
+	}
+}
+
+func shortCells(bool) []cell {
+	return []cell{
 		{name: "hundred", about: fmt.Sprintf(short, 100), mbits: 100, make: trees.Deep},
 		{name: "gigabit", about: fmt.Sprintf(short, 1000), mbits: 1000, make: trees.Deep},
 	}
@@ -99,14 +123,6 @@ func (o *options) cells(quick bool) []cell {
 // short says what cells with short links are.
 const short = "3,000 files of mixed kinds and sizes, half of them small ones in a deep tree, over a link of %d Mbit/s " +
 	"without delay"
-
-// runsOf is how often each contender of a cell moves its tree.
-func (o *options) runsOf(c cell) int {
-	if c.mbits == 0 {
-		return cmp.Or(o.runs, longRuns)
-	}
-	return cmp.Or(o.runs, shortRuns)
-}
 
 // speed of the link in Mbit/s.
 func (c cell) speed() int { return cmp.Or(c.mbits, linkMbits) }
@@ -191,7 +207,7 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 		return fmt.Errorf("make a directory for trees: %w", err)
 	}
 	defer os.RemoveAll(o.work)
-	r.Partial = o.only != "" || o.runs != 0
+	r.Partial = o.only != ""
 	if r.Quick {
 		o.runs = 1
 	}
@@ -214,7 +230,7 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	if len(all) == 0 {
 		return fmt.Errorf("there is no cell %q", o.only)
 	}
-	return r.Publish(ctx, report(ctx, all, o.rclone))
+	return r.Publish(ctx, o.report(ctx, all))
 }
 
 // measure has every contender take turns with a cell.
@@ -228,11 +244,11 @@ func (o *options) measure(ctx context.Context, r *harness.Run, c cell) (m measur
 	if m.tree, err = trees.Measure(source); err != nil {
 		return m, err
 	}
-	contenders := slices.DeleteFunc(contenders(), func(one contender) bool { return slices.Contains(c.without, one.name) })
+	contenders := slices.DeleteFunc(slices.Clone(o.contenders), func(one contender) bool { return slices.Contains(c.without, one.name) })
 	for _, one := range contenders {
 		m.results = append(m.results, result{name: one.name})
 	}
-	err = r.Rounds(o.runsOf(c), func(round int) error {
+	err = r.Rounds(o.runs, func(round int) error {
 		for _, i := range harness.Order(round, len(contenders)) {
 			one := contenders[i]
 			got, err := harness.Undisturbed(one.name, func() (sample, error) {

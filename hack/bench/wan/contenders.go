@@ -46,8 +46,8 @@ type contender struct {
 	setUp func(ctx context.Context, o *options, w way) (move func(context.Context) error, err error)
 }
 
-// contenders are all, but for those that need sshd where there is none.
-func contenders() []contender {
+// contenders are those with these names, but for those that need sshd where there is none.
+func contenders(names ...string) []contender {
 	all := []contender{
 		{ours, setUpOurs(wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST)},
 		{oursHigh, setUpOurs(wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH)},
@@ -56,7 +56,7 @@ func contenders() []contender {
 	if movers.HasSSHD() {
 		all = append(all, contender{viaSFTP, setUpRclone}, contender{viaSSH, setUpSSH})
 	}
-	return all
+	return slices.DeleteFunc(all, func(one contender) bool { return !slices.Contains(names, one.name) })
 }
 
 // serve starts a program of the receiver that listens at a port of its address.
@@ -91,7 +91,7 @@ func setUpOurs(
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: level,
 			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED, Codecs: []string{"deflate", "zstd"},
 		}
-		pair, err := transfer.NewPairOver(ctx, name, w.link, w.dir, o.agent, w.source, w.destination, settings)
+		pair, err := transfer.NewPairOver(ctx, o.name, w.link, w.dir, o.agent, w.source, w.destination, settings)
 		*w.served = append(*w.served, pair.Processes()...)
 		return func(ctx context.Context) error {
 			_, _, err := pair.Move(ctx, func(harness.PID) {})

@@ -15,8 +15,11 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/movers"
 )
 
-//go:embed report.md.tmpl
-var template string
+//go:embed wan.md.tmpl
+var wideTemplate string
+
+//go:embed links.md.tmpl
+var linksTemplate string
 
 func wall(s sample) float64 { return s.wall.Seconds() }
 func cpu(s sample) float64  { return s.cpu.Seconds() }
@@ -97,16 +100,19 @@ func targets(all []measured) (targets []harness.Target) {
 	return targets
 }
 
-func report(ctx context.Context, all []measured, rclone string) harness.Report {
+func (o *options) report(ctx context.Context, all []measured) harness.Report {
 	var cells strings.Builder
 	for _, m := range all {
 		fmt.Fprintf(&cells, "## %s\n\n%s. Runs of each contender: %d.\n\n%s\n", strings.ToUpper(m.name[:1])+m.name[1:],
 			m.about, len(m.of(ours)), m)
 	}
-	names := []string{ours, oursHigh, viaStunnel, viaSSH, viaSFTP, viaTLS}
+	names := make([]string, len(o.contenders))
+	for i, one := range o.contenders {
+		names[i] = one.name
+	}
 	return harness.Report{
-		Name: name, Template: template, Targets: targets(all),
-		Versions: append(movers.Versions(ctx, rclone), harness.Version(ctx, "tar", "--version")),
+		Name: o.name, Template: o.template, Targets: targets(all),
+		Versions: append(movers.Versions(ctx, o.rclone), harness.Version(ctx, "tar", "--version")),
 		Data: map[string]string{
 			"Link": fmt.Sprintf("%d Mbit/s and a round-trip time of %s", linkMbits, linkRTT), "Cells": cells.String(),
 		},
