@@ -39,6 +39,15 @@ func deliveryState(status v1alpha1.DeliveryStatus) v1alpha1.DeliveryStatus {
 	return status
 }
 
+// state of the attempt's agent: what its Job and its pod tell, and what it said itself.
+func (d *transferDecision) state() attempt.State {
+	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	if d.shares() {
+		return state.OfReceiver(destinationOf(d.facts.Whole, d.transfer.Name), d.facts.Report)
+	}
+	return state.Heard(d.facts.Report)
+}
+
 // resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found
 // them unchanged at the destination already, and the parts of others that this one goes on from. What it finds
 // unchanged may also have been there before the run.

@@ -402,12 +402,7 @@ func (d *transferDecision) stall(problem agentpod.Problem) {
 
 // follow looks after the attempt that status names.
 func (d *transferDecision) follow() {
-	state := attempt.Observe(d.facts.Job, d.facts.Pod)
-	if d.shares() {
-		state = state.OfReceiver(destinationOf(d.facts.Whole, d.transfer.Name), d.facts.Report)
-	} else {
-		state = state.Heard(d.facts.Report)
-	}
+	state := d.state()
 	if state.Suspended && d.facts.Pod == nil && d.transfer.Status.Run.Node != "" {
 		state = state.Preempted()
 	}
