@@ -39,8 +39,8 @@ type Service[C Config] struct {
 }
 
 // Follow puts configurations into effect that have changed, until the context ends: those that Read returns, and those
-// that come by Set before. Set takes them as soon as Follow has returned, so an agent calls it before it reports that it
-// serves. wait returns when nothing of it runs any more.
+// that come by Set before. Set takes them as soon as Follow has returned, so an agent calls it before it reports that
+// it serves. wait returns when the context has ended and nothing of it runs any more.
 func (f *Frame[C]) Follow(ctx context.Context, s Service[C]) (wait func()) {
 	f.mu.Lock()
 	f.following = ctx.Done()

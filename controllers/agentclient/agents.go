@@ -186,7 +186,7 @@ func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
 ) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout+target.Patience)
 	defer cancel()
-	target.Patience = 0 // It is a connection's no more than the question is.
+	target.Patience = 0 // Questions with and without it share a connection.
 	conn, err := a.connection(ctx, target)
 	if err != nil {
 		return nil, err

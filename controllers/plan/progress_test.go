@@ -105,7 +105,8 @@ func TestEarlyReportsOfReceivers(t *testing.T) {
 	}
 }
 
-// TestEnds: a Transfer whose agent says that it has succeeded is complete before its pod is; how it failed the pod says.
+// TestEnds: a Transfer whose agent says that it has succeeded is complete before its pod
+// is. How it failed the pod says.
 func TestEnds(t *testing.T) {
 	for state, want := range map[wirev1.AgentState]v1alpha1.TransferPhase{
 		wirev1.AgentState_AGENT_STATE_SUCCEEDED: v1alpha1.TransferComplete,

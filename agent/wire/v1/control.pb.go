@@ -289,7 +289,8 @@ func (*SetBandwidthLimitResponse) Descriptor() ([]byte, []int) {
 
 type GetReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// patience: the agent answers when its run has ended, or after this time; at most 10 s. Absent, and agents of earlier releases: at once.
+	// patience: the agent answers when its run has ended, or after this time, at most 10 s. Where it is absent it answers
+	// at once, as agents of earlier releases and those with several receivers do in any case.
 	Patience      *durationpb.Duration `protobuf:"bytes,1,opt,name=patience,proto3" json:"patience,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

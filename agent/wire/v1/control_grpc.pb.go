@@ -33,7 +33,7 @@ const (
 //
 // Agent is served by agents that send or receive, for the manager of their cluster only.
 type AgentClient interface {
-	// GetReport is idempotent and cheap: the manager calls it every other second, or waits with it for the end.
+	// GetReport is idempotent and cheap: the manager calls it every other second, or waits with it for the run's end.
 	GetReport(ctx context.Context, in *GetReportRequest, opts ...grpc.CallOption) (*GetReportResponse, error)
 	// Pause ends an agent that sends: it tells the receiver and leaves its final report. It answers at once, and is idempotent.
 	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
@@ -85,7 +85,7 @@ func (c *agentClient) SetBandwidthLimit(ctx context.Context, in *SetBandwidthLim
 //
 // Agent is served by agents that send or receive, for the manager of their cluster only.
 type AgentServer interface {
-	// GetReport is idempotent and cheap: the manager calls it every other second, or waits with it for the end.
+	// GetReport is idempotent and cheap: the manager calls it every other second, or waits with it for the run's end.
 	GetReport(context.Context, *GetReportRequest) (*GetReportResponse, error)
 	// Pause ends an agent that sends: it tells the receiver and leaves its final report. It answers at once, and is idempotent.
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)

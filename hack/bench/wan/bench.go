@@ -1,9 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wan measures moving trees over links: a long one, with delay and loss of packets, and in a benchmark of their
-// own short ones. Our agents are beside rsync through stunnel, which is how VolSync moves data, and over ssh, rclone over
-// SFTP, and tar through TLS, in one run.
+// Package wan measures moving trees over links: a long one, with delay and loss of packets, and in a benchmark of
+// their own short ones. Our agents are beside rsync through stunnel, which is how VolSync moves data, and over ssh,
+// rclone over SFTP, and tar through TLS, in one run.
 package wan
 
 import (
@@ -244,7 +244,9 @@ func (o *options) measure(ctx context.Context, r *harness.Run, c cell) (m measur
 	if m.tree, err = trees.Measure(source); err != nil {
 		return m, err
 	}
-	contenders := slices.DeleteFunc(slices.Clone(o.contenders), func(one contender) bool { return slices.Contains(c.without, one.name) })
+	contenders := slices.DeleteFunc(slices.Clone(o.contenders), func(one contender) bool {
+		return slices.Contains(c.without, one.name)
+	})
 	for _, one := range contenders {
 		m.results = append(m.results, result{name: one.name})
 	}

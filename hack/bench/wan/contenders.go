@@ -81,8 +81,8 @@ func (w way) send(ctx context.Context, command ...string) error {
 	return nil
 }
 
-// setUpOurs has what a Transfer without settings but that level has: mode Auto, which goes up to it, and the destination
-// is verified.
+// setUpOurs has what a Transfer without settings but that level has: mode Auto, which goes up to it, and the
+// destination is verified.
 func setUpOurs(
 	level wirev1.CompressionLevel,
 ) func(ctx context.Context, o *options, w way) (func(context.Context) error, error) {

@@ -42,7 +42,9 @@ func (m measured) String() string {
 			fmt.Sprintf("%.2f", harness.MedianOf(r.samples, cpu)),
 		})
 	}
-	return harness.Table([]string{"contender", "wall s (least to most)", "% of the link", "MB on the link", "system CPU s"}, rows)
+	return harness.Table([]string{
+		"contender", "wall s (least to most)", "% of the link", "MB on the link", "system CPU s",
+	}, rows)
 }
 
 func byWall(a, b sample) int { return int(a.wall - b.wall) }
@@ -58,7 +60,9 @@ func (m measured) of(name string) []sample {
 
 // best is the peer whose median is the shortest.
 func (m measured) best() string {
-	peers := slices.DeleteFunc(slices.Clone(m.results), func(r result) bool { return r.name == ours || r.name == oursHigh })
+	peers := slices.DeleteFunc(slices.Clone(m.results), func(r result) bool {
+		return r.name == ours || r.name == oursHigh
+	})
 	return slices.MinFunc(peers, func(a, b result) int {
 		return cmp.Compare(harness.MedianOf(a.samples, wall), harness.MedianOf(b.samples, wall))
 	}).name
